@@ -40,7 +40,7 @@ table.assign(colour=["red", "blue", "red", "red"]).to_parquet(folder / "colour.p
 table.set_axis([7, 1, 9, 2], axis=0).to_parquet(folder / "index.parquet")
 table.assign(b=[1, None, 2, 3]).to_parquet(folder / "null.parquet", index=False)
 
-# A raw table: text, a dictionary, dates, timestamps, booleans, missing values, and a list, which is not read.
+# A raw table: text, a dictionary, dates, timestamps, booleans, missing values, and a list, which cannot be read.
 patients = pd.DataFrame(
     {
         "age": [61, None, 48.5, 70],

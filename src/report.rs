@@ -100,7 +100,7 @@ impl Page<'_> {
                 }
             }
             @if let Some(beside) = beside { (columns::section(beside, self.rows.map(|rows| rows.name))) }
-            (facts("The personal model, by this peer's own rows in turn", &self.personal))
+            (facts("The personal model, tested on this peer's own rows", &self.personal))
             @if let Some(receipt) = self.receipt { (aggregates::learnt(receipt, self.ledger.as_deref())) }
             @if self.receipt.is_some() || !self.model.is_empty() {
                 section {

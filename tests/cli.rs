@@ -80,7 +80,7 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
             ""
         };
         // A demo writes no file of learnt rows, and a verdict needs 20 rows of each class.
-        let few = "warning: it cannot be known whether this model has learnt from these rows, because \
+        let few = "warning: it is unknown whether this model has learnt from these rows, because \
                    kept/alice.model.learnt-rows is not next to it\n\
                    warning: Too few events to say how good the model is: 11 rows of \"0\", and 20 are needed.\n";
         let said = format!("{said}{}", if words[0] == "report" { few } else { "" });

@@ -1,5 +1,5 @@
-//! Transcripts of uneven inputs, outputs for numpy and an injected constant: an example for the package of
-//! shares.
+//! An example for the package of shares. It prints transcripts of inputs of different sizes, and outputs to
+//! compare with numpy. It can also insert a constant.
 #![allow(clippy::all, missing_docs)]
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use flyswarm_mpc::propagation::integer::{Plan, Settings, enough_steps};

@@ -29,7 +29,7 @@ pub enum StudyError {
 }
 
 /// Makes rows of `features` zeros and ones, with `ones` ones each. A row is the FlyHash of [`clusters`] in
-/// a tenth of the dimensions, with 2 ones in each row of M, as the authors' rule gives for so small
+/// a tenth of the dimensions, with 2 ones in each row of M, as the authors' rule gives for such small
 /// dimensions.
 ///
 /// # Errors

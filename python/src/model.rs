@@ -34,7 +34,7 @@ pub(crate) type GivenGroups<'a> = (Vec<String>, PyReadonlyArray1<'a, u32>);
 pub(crate) fn groups_of(given: Option<GivenGroups<'_>>, count: usize) -> PyResult<Option<Vec<Group>>> {
     let Some((texts, codes)) = given else { return Ok(None) };
     let texts: Vec<Group> = texts.iter().map(|text| Group::of(text)).collect();
-    let codes = codes.as_slice().map_err(|_| value("expected groups side by side"))?;
+    let codes = codes.as_slice().map_err(|_| value("expected groups as one contiguous array"))?;
     let groups: Option<Vec<_>> = codes.iter().map(|&code| texts.get(code as usize).copied()).collect();
     match groups {
         Some(groups) if groups.len() == count => Ok(Some(groups)),
@@ -162,7 +162,7 @@ impl Counter {
             self.scaler = Some(self.measured()?);
         }
         let Some(scaler) = &self.scaler else { unreachable!("BUG: made above") };
-        let labels = y.as_slice().map_err(|_| value("expected labels side by side"))?;
+        let labels = y.as_slice().map_err(|_| value("expected labels as one contiguous array"))?;
         let (counts, hash) = (&mut self.counts, &self.hash);
         py.detach(|| bloom::add(counts, hash, scaler, rows, labels)).map_err(value)
     }
@@ -342,7 +342,7 @@ impl Model {
         groups: Option<GivenGroups<'_>>,
     ) -> PyResult<Self> {
         let rows = rows(&x)?;
-        let labels = y.as_slice().map_err(|_| value("expected labels side by side"))?;
+        let labels = y.as_slice().map_err(|_| value("expected labels as one contiguous array"))?;
         let groups = groups_of(groups, labels.len())?;
         let labels = Rows::new(labels, groups.as_deref());
         let hash = self.hash();

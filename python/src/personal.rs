@@ -22,7 +22,8 @@ impl Datastore {
         labels: PyReadonlyArray1<'_, u16>,
         classes: usize,
     ) -> PyResult<Self> {
-        let labels = labels.as_slice().map_err(|_| value("expected labels side by side"))?.to_vec();
+        let labels =
+            labels.as_slice().map_err(|_| value("expected labels as one contiguous array"))?.to_vec();
         personal::Datastore::new(keys.as_array().to_owned(), labels, classes).map(Self).map_err(value)
     }
 
@@ -73,7 +74,7 @@ pub(crate) fn folds(
     if count < 2 {
         return Err(value(format!("{count} folds, at least 2 are needed")));
     }
-    let labels = labels.as_slice().map_err(|_| value("expected labels side by side"))?;
+    let labels = labels.as_slice().map_err(|_| value("expected labels as one contiguous array"))?;
     let groups = groups_of(groups, labels.len())?;
     let rows = split::Rows::new(labels, groups.as_deref());
     Ok(split::folds(rows, count, &seed).into_iter().map(|split| split.test).collect())

@@ -188,7 +188,7 @@ impl Shared {
                 }
             }
             (_, "" | "events" | "report" | "leave") => {
-                said(StatusCode::METHOD_NOT_ALLOWED, "not by this method\n")
+                said(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here\n")
             }
             _ => said(StatusCode::NOT_FOUND, "there is nothing here\n"),
         }

@@ -47,14 +47,14 @@ pub(super) struct Demo {
     /// Number of nodes, 3 to 16 [default: 5; 7 with the task sketch or --select]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
-    /// Seed to split and deal the rows; the session's own seed is agreed on by the peers
+    /// Seed to split and deal the rows; the peers themselves agree on the seed of the session
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// With the task flynn: train only on three peers, sampled by sketch distance. The demo deals out
     /// rows that differ
     #[arg(long, value_name = "HOW", value_parser = parse_select)]
     select: Option<Select>,
-    /// With the task xclp: method for distances, replicated, ot or phe, as in `session new`
+    /// With the task xclp: method for distances (replicated, ot or phe), as in `session new`
     #[arg(long, value_name = "WAY")]
     hamming: Option<Hamming>,
     #[command(flatten)]

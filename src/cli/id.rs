@@ -28,11 +28,11 @@ pub(super) struct IdArguments {
     /// Make a new key; fail if the file exists
     #[arg(long)]
     new: bool,
-    /// Print the fingerprint of this network key: a secret that all peers of a network share
+    /// File of a network key, a secret that all peers of a network share: print its fingerprint
     #[cfg(feature = "net")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "announce"])]
     network_key: Option<PathBuf>,
-    /// Then announce it by mDNS for SECONDS, for users of `flyswarm session new --collect`
+    /// Also announce the peer id by mDNS for SECONDS, so that `flyswarm session new --collect` finds it
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     announce: Option<u64>,

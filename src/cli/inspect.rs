@@ -31,10 +31,10 @@ pub(super) struct Inspect {
     /// Print one line for each file: digest, kind, name
     #[arg(long)]
     pub(super) digest: bool,
-    /// Rows to predict with both of two models
+    /// With two models: rows that both predict, to compare their predictions
     #[arg(long, value_name = "ROWS", conflicts_with = "digest")]
     pub(super) data: Option<PathBuf>,
-    /// Label column of these rows: a name, a number from 1, last or none
+    /// Label column of these rows: its name, its number from 1, `last` or `none`
     #[arg(long, value_name = "COLUMN", default_value = "none", requires = "data")]
     pub(super) label: LabelColumn,
     #[command(flatten)]

@@ -57,12 +57,12 @@ pub(super) struct Join {
     no_data: bool,
     #[command(flatten)]
     reading: Reading,
-    /// Label column: a name, a number from 1, last or none [default: last; none if the session has no
+    /// Label column: its name, its number from 1, `last` or `none` [default: last; none if the session has no
     /// classes]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
     /// Result file; receipt and report are written next to it [default: the session's name with .model,
-    /// .settings.toml, .labels.csv or .sketch.json]. With --no-data: the receipt
+    /// .settings.toml, .labels.csv or .sketch.json]. With --no-data this is the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Leave before any rows are counted if a column looks wrong compared with the other peers: other
@@ -88,8 +88,8 @@ pub(super) struct Join {
     /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Folder for promises, pads and results until the session is over [default: `state` next to the key
-    /// file]. A peer that loses them loses its vote in that session
+    /// Folder for what this peer must remember until the session is over [default: `state` next to the key
+    /// file]. A peer that loses this state has no vote in that session any more
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]

@@ -53,7 +53,7 @@ pub(super) fn compare(known: &Known, rows: &Dataset) -> Compared {
     let warning = match &overlap {
         Ok(overlap) => overlap.warning(),
         Err(why) => {
-            Some(format!("it cannot be known whether this model has learnt from these rows, because {why}"))
+            Some(format!("it is unknown whether this model has learnt from these rows, because {why}"))
         }
     };
     if let Some(warning) = &warning {

@@ -27,10 +27,9 @@ pub(super) struct NoiseArguments {
     /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
-    /// Difference that the budget protects: per-party (the paper's: one row at every peer), parallel
-    /// (one row at one peer, in each release) or central (one row at one peer, in the total); with the
-    /// task fedavg member (all rows of one peer, in the totals of all rounds) [default: per-party, with
-    /// fedavg member]
+    /// Rows that the budget protects. per-party: one row at every peer (as in the paper); parallel: one row
+    /// at one peer; central: the same, but only in the total of all peers; member (task fedavg): all rows of
+    /// one peer [default: per-party; with fedavg member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
     /// With --mode central or member: number of peers that may collude [default: 1]
@@ -61,8 +60,8 @@ impl NoiseArguments {
     }
 }
 
-/// Print the privacy budget that each data set of this identity has spent, and its number of sessions of
-/// the task xclp
+/// Print the privacy budget that each data set of this identity has spent, and the number of sessions of
+/// the task xclp that have used it
 #[derive(Debug, Args)]
 pub(super) struct Spent {
     /// Key file [default: the key of `flyswarm id`]

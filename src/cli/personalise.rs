@@ -27,21 +27,21 @@ use crate::data::{Dataset, LabelColumn};
 /// The model is a network that the task fedavg has trained. Anyone who has it can do this, without
 /// having been in its session. Prints the accuracy of the network alone, of the network after training
 /// on these rows (fine-tuned) and of kNN-Per on unseen rows, and names the best. If a personal model is
-/// given instead of a network, its datastore takes the new rows. docs/networks.md has the details.
+/// given instead of a network, the new rows are added to its rows. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file, or a personal model to update with new rows
     model: PathBuf,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, or last
+    /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
     /// Personal model to write [default: the network's name with .personal]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Rows to choose lambda and to compare with; the network must not be trained on them [default: the
-    /// rows of --data by cross-validation]
+    /// Rows to test on and to choose lambda, the weight of the stored rows; the network must not be
+    /// trained on them [default: the rows of --data by cross-validation]
     #[arg(long, value_name = "FILE")]
     validate: Option<PathBuf>,
     /// Labels of --validate, if they are in another file
@@ -54,7 +54,7 @@ pub(super) struct Personalise {
     /// Number of neighbours that vote, 1 to 1024
     #[arg(long, default_value_t = 10)]
     k: usize,
-    /// Divide distances by this
+    /// Divide distances by this number
     #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
     scale: f64,
     /// Share of the rows that is stored, above 0, at most 1
@@ -113,7 +113,9 @@ impl Personalise {
         }
         if !(self.rate > 0.0 && self.rate <= 10.0 && (1..=1000).contains(&self.epochs)) {
             let (epochs, rate) = (self.epochs, self.rate);
-            let text = format!("--epochs {epochs} --rate {rate}: 1 to 1000, and above 0, at most 10");
+            let text = format!(
+                "--epochs is {epochs}, must be 1 to 1000; --rate is {rate}, must be above 0 and at most 10"
+            );
             return Err(Failure::Input(text));
         }
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("personal"));
@@ -182,7 +184,7 @@ impl Personalise {
                     && in_both(own, others) > 0
                 {
                     let text = format!(
-                        "--validate: {} groups have rows in --data too: leave them out of one",
+                        "--validate: {} groups have rows in --data too: leave them out of one of the two files",
                         in_both(own, others)
                     );
                     return Err(Failure::Input(text));
@@ -194,7 +196,7 @@ impl Personalise {
             None => {
                 let splits = folds(&rows, self.folds.into(), SEED);
                 let splits = splits.into_iter().filter(|split| !split.test.is_empty()).collect();
-                (rows, splits, format!("rows in turn, {} parts", self.folds))
+                (rows, splits, format!("cross-validation in {} parts", self.folds))
             }
         };
         let tuning = settings(self.epochs, self.rate);
@@ -235,7 +237,7 @@ impl Personalise {
             (
                 "kNN-Per",
                 Some(found.personal),
-                "lambda chosen without the rows that it is judged by".to_owned(),
+                "lambda chosen on other rows than those of this figure".to_owned(),
             ),
         ];
         let methods: Vec<_> =
@@ -283,7 +285,8 @@ impl Personalise {
             "rows_learnt_from": compared.overlap.map(|overlap| overlap.learnt),
             "warnings": compared.warning.into_iter().collect::<Vec<_>>(),
         });
-        let mut text = format!("accuracy on {} new rows, before they came in: {accuracy:.4}\n", rows.rows());
+        let mut text =
+            format!("accuracy on {} new rows, before they were added: {accuracy:.4}\n", rows.rows());
         if drift != Drift::Fixed {
             output::write_private(path, &model.encode(), self.force)?;
             learnt::write(path, model.digest(), known, rows)?;

@@ -34,8 +34,8 @@ const PORT: u16 = 4001;
 /// session files. Runs until Ctrl-C or SIGTERM.
 #[derive(Debug, Args)]
 pub(super) struct Relay {
-    /// Session file whose peers are served; repeatable. A copy with `relays` added later has the same
-    /// peers
+    /// Session file whose peers are served; repeatable. The field `relays` may be added to the session file
+    /// later
     #[arg(long = "session", value_name = "FILE", required = true)]
     sessions: Vec<PathBuf>,
     /// Key file, which determines the relay's peer id [default: the key of `flyswarm id`]
@@ -47,16 +47,16 @@ pub(super) struct Relay {
     /// Network key, the same as the peers'
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
-    /// Maximum number of peers with a reservation, through which others reach them
+    /// Maximum number of peers that can be reached through this relay at a time
     #[arg(long, value_name = "N", default_value_t = 4096)]
     reservations: usize,
     /// Maximum number of forwarded connections at a time
     #[arg(long, value_name = "N", default_value_t = 4096)]
     circuits: usize,
-    /// Maximum bytes of one such connection, both ways; 0 for no limit
+    /// Maximum bytes of one forwarded connection, in both directions together; 0 for no limit
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     circuit_bytes: u64,
-    /// Maximum duration of one such connection, seconds
+    /// Maximum duration of one forwarded connection, seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 7 * 24 * 3600,
           value_parser = clap::value_parser!(u32).range(1..))]
     circuit_seconds: u32,

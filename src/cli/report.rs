@@ -28,11 +28,11 @@ pub(super) struct Report {
     model: ModelArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column: a name, a number from 1, or last
+    /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Positive class of the sensitivity, if there are two [default: the one in the receipt, otherwise
-    /// the rarer class among the model's training rows]
+    /// Positive class for sensitivity and specificity, if the model has two classes [default: the one in
+    /// the receipt, otherwise the rarer class among the model's training rows]
     #[arg(long, value_name = "CLASS")]
     positive: Option<String>,
     /// Receipt for the page [default: the model with .receipt.json, if it exists]

@@ -25,8 +25,8 @@ pub(super) enum SchemaCommand {
     Check(Check),
 }
 
-/// Check a file of rows against a session and list all problems, each with its first line, its column,
-/// its number, and a remedy
+/// Check a file of rows against a session and list all problems, each with its column, its first line, the
+/// number of rows that have it, and a remedy
 #[derive(Debug, Args)]
 pub(super) struct Check {
     /// Session file
@@ -34,7 +34,7 @@ pub(super) struct Check {
     /// File of rows
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// Label column: a name, a number from 1, last or none [default: as in the session]
+    /// Label column: its name, its number from 1, `last` or `none` [default: as in the session]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
     /// Add the file's other levels of categories and texts for missing values to the session file. The
@@ -44,7 +44,7 @@ pub(super) struct Check {
     /// With --amend: add a level only if at least this number of rows has it
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
     min_rows: u64,
-    /// Draft a map file for --map from the problems, instead of the list. It stays at this site
+    /// Print a draft of a map file (for --map) instead of the list of problems. The file stays at this site
     #[arg(long, conflicts_with_all = ["amend", "json"])]
     suggest_map: bool,
     #[command(flatten)]

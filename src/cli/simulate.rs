@@ -38,8 +38,7 @@ pub(super) struct Simulate {
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
     force: bool,
-    /// Simulate this session file with any task; keys, rows, network and faults stay those of the
-    /// scenario
+    /// Simulate this session file, of any task, with the keys, rows, network and faults of the scenario
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
     /// Run the small form of the scenario, as the tests do

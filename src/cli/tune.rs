@@ -24,13 +24,13 @@ use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 /// folds
 ///
 /// Every candidate has its own lifting matrix in each fold, and all scores and gammas are tried on the
-/// same counts. The figures are the best of many over the folds that chose them, so they are slightly
-/// optimistic.
+/// same counts. The printed figures are slightly optimistic: the best candidate is chosen by the same folds
+/// that score it.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// Rows with labels: CSV, Excel, Parquet, NPY or NPZ
     data: PathBuf,
-    /// Label column: a name, a number from 1, or last
+    /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
     /// Session file whose table section describes the columns of the rows
@@ -41,16 +41,16 @@ pub(super) struct Tune {
     group: Option<String>,
     #[command(flatten)]
     reading: Reading,
-    /// Number of random candidates in addition to the default; known good ones come first
+    /// Number of candidates in addition to the default setting: first known good ones, then random ones
     #[arg(long, default_value_t = 24, value_parser = at_least::<0>)]
     budget: usize,
     /// Number of folds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..=100))]
     folds: u16,
-    /// Maximum number of rows, a stratified sample
+    /// Maximum number of rows to use: a random sample that keeps the share of each class
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
-    /// Maximum number of bits of a hash, below the paper's 2048 d
+    /// Maximum number of bits of a hash (the paper's maximum is 2048 times the number of features)
     #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
     max_m: usize,
     /// Seed of folds, candidates and matrices

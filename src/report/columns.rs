@@ -16,7 +16,9 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
     let whose =
         rows.map_or_else(|| "This peer's columns".to_owned(), |rows| format!("The columns of {rows}"));
     let pool = match beside.pool_rows {
-        Some(rows) => format!("all {rows} rows that were counted; a peer that was counted is part of it"),
+        Some(rows) => {
+            format!("all {rows} rows that were counted, with this peer's rows if they were counted")
+        }
         None => "all training rows of the model".to_owned(),
     };
     let shown = &beside.columns[..beside.columns.len().min(MOST)];
@@ -42,7 +44,7 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
             }
             @if let Some(next) = beside.columns.get(MOST) {
                 p {
-                    (beside.columns.len() - MOST) " columns more are not shown: they lie no farther than "
+                    (beside.columns.len() - MOST) " more columns are not shown; their distance is at most "
                     (number(next.distance())) " deviations."
                 }
             }

@@ -117,7 +117,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
                 None => { p { "No peer held out rows that could be scored." } }
             }
             @if !unscored.is_empty() {
-                p { "Not scored, because too few peers held rows of them out: " (unscored) "." }
+                p { "Classes without a score, because too few peers held out rows of them: " (unscored) "." }
             }
         }
     }

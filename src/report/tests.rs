@@ -332,7 +332,7 @@ fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
     let page = Page { title: "t", receipt: Some(&receipt), own: Some(&own), ..Page::default() }.render();
     assert_eq!(page.matches("class=\"spark\"").count(), columns::MOST);
     assert!(page.contains("<th scope=\"row\">column 29</th>") && !page.contains("column 30<"));
-    assert!(page.contains("10 columns more are not shown: they lie no farther than 10.00 deviations."));
+    assert!(page.contains("10 more columns are not shown; their distance is at most 10.00 deviations."));
     assert!(page.contains("the mean here lies 11.00 deviations above the pool"));
     // A constant column of the pool has no deviation that sets a scale.
     let mut constant = beside(1);

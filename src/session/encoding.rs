@@ -112,9 +112,9 @@ impl Session {
             .collect()
     }
 
-    /// Returns the fields that differ from, or are missing in, another file's [`Self::fields`]. Names
-    /// that only the other file has come from outside and are not repeated: they are shown as one entry,
-    /// "fields unknown here".
+    /// Returns the fields that differ from, or are missing in, another file's [`Self::fields`]. If only the
+    /// other file has some fields, their names are not repeated, because they come from outside. One entry,
+    /// "fields unknown here", replaces them.
     #[must_use]
     pub fn differing_fields(&self, theirs: &[(String, [u8; 8])]) -> Vec<String> {
         differing(&self.fields(), theirs)

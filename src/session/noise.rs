@@ -252,7 +252,7 @@ impl NoiseSpec {
             return refuse("row with the mode member, which covers all rows of a peer already");
         }
         if session.data.preparation.as_ref().is_none_or(|table| table.group.is_none()) {
-            return refuse("row without table.group, the column with the group of each row");
+            return refuse("row, unless table.group names the column with the group of each row");
         }
         let most = MOST_PARTS / (session.roster.len() as u64 * u64::from(self.top.max(1)));
         let what = if most < MOST_GROUP_ROWS { " (peers x top x group_rows is at most 2^41)" } else { "" };
@@ -389,7 +389,9 @@ fn top_of_every(task: &TaskSpec, top: impl fmt::Display) -> SessionError {
 
 fn mode_of_rounds(task: &TaskSpec, mode: NoiseMode, release: Release) -> SessionError {
     let limit = match release {
-        Release::Rounds => format!("member with the task {task}: every round tells of all of a peer's rows"),
+        Release::Rounds => {
+            format!("member with the task {task}: every round reveals something about all rows of a peer")
+        }
         Release::Top(_) => format!("per-party, parallel or central with the task {task}"),
         _ => format!("per-party or parallel with the task {task}"),
     };

@@ -165,7 +165,7 @@ pub(crate) static TIMING: [(&str, &[Row<Timing>]); 2] = [
             start_wait_ms at start_wait_ms: whole(0, HOUR_MS),
                 "Time to wait for the whole roster before continuing with the peers present: 0 to 3600000.";
             proposal_backoff_ms at proposal_backoff_ms: whole(1, HOUR_MS),
-                "The peer of rank r proposes after r times this without progress: 1 to 3600000.";
+                "The peer of rank r proposes a view after r times this time without progress: 1 to 3600000.";
             view_timeout_ms at view_timeout_ms: whole(3_000, HOUR_MS),
                 "A view without progress for this long has failed: 3000 to 3600000.";
             no_quorum_timeout_ms at no_quorum_timeout_ms: whole(1, 24 * HOUR_MS),

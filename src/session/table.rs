@@ -196,7 +196,7 @@ impl RawColumn {
         let order = match self.order.as_deref() {
             None => DateOrder::default(),
             Some(_) if self.kind != RawKind::Date => {
-                return Err(SessionError::value(of("order"), "given", "absent: only of dates"));
+                return Err(SessionError::value(of("order"), "given", "absent: only dates have an order"));
             }
             Some(text) => {
                 let found = DateOrder::ALL.into_iter().find(|order| order.name() == text);
@@ -214,7 +214,7 @@ impl RawColumn {
                 return Err(SessionError::value(
                     of("levels"),
                     "given",
-                    "absent: only of categories, ordinals",
+                    "absent: only categories and ordinals have levels",
                 ));
             }
             (RawKind::Number, None) => Kind::Number,
@@ -297,7 +297,7 @@ pub(crate) fn line(column: &ColumnSpec) -> String {
         Fill::Pooled => format!("; missing: {} of all peers", FillWith::of(kind).name()),
     };
     if *indicator {
-        text += ", and a number that says so";
+        text += ", and a feature shows that it was missing";
     }
     if *others_missing {
         text += "; other texts count as missing";

@@ -172,7 +172,7 @@ impl Checks {
         let mut sum = vec![0; aggregate.len()];
         for &member in &value.members {
             let Some(vector) = self.vectors.get(&(slot, member)) else {
-                return Err(format!("slot {slot} names {member}, which has put nothing in"));
+                return Err(format!("slot {slot} names {member}, which has contributed nothing"));
             };
             mask::add(aggregate.word(), &mut sum, vector);
         }

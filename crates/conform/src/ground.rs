@@ -440,7 +440,7 @@ fn alike(a: &Model, b: &Model) -> bool {
 fn differences(model: &Model, other: &Model) -> String {
     let (mine, theirs) = (hex::encode(model.digest()), hex::encode(other.digest()));
     match mine == theirs {
-        true => "its model says that it comes from elsewhere than the others' do".to_owned(),
+        true => "its model names another origin than the others' models".to_owned(),
         false => format!("its model has the digest {mine}, the others' {theirs}"),
     }
 }

@@ -94,7 +94,7 @@ fn table(agreement: &Agreement) -> String {
     }
     let mut out = columns(&rows);
     for (i, played) in agreement.played.iter().enumerate().filter(|(_, played)| played.result.is_none()) {
-        let why = played.reason.as_deref().unwrap_or("it did not say why");
+        let why = played.reason.as_deref().unwrap_or("it printed no reason");
         out += &format!("process {i} has no result: {why}\n");
     }
     out
@@ -103,7 +103,7 @@ fn table(agreement: &Agreement) -> String {
 /// Refuses a scenario that processes on this machine cannot run.
 fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
     let refused = |field: &str, why: &str| {
-        Err(ScenarioError(format!("{name}: {field} cannot be had with processes: {why}")))
+        Err(ScenarioError(format!("{name}: {field} is not possible with processes: {why}")))
     };
     if usize::from(scenario.peers) > SHOWN {
         return refused(

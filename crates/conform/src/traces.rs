@@ -232,7 +232,7 @@ fn ends_early(
     let kind = next.message().map_or_else(|fault| fault.to_string(), |message| kind(&message));
     // Both files have a frame of this way.
     let place = places.get(common).or(places.last()).copied()?;
-    let what = format!("after {common} frames only {who} goes on, with {kind}");
+    let what = format!("after {common} frames only {who} continues, with {kind}");
     Some(Difference { place, count: common, what, sides: None })
 }
 

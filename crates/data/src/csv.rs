@@ -377,7 +377,7 @@ fn hint(why: NoNumber, name: Option<&String>, field: &[u8]) -> String {
             "a number; a decimal comma is read with `decimal_comma = true` in the map file".into()
         }
         NoNumber::Ambiguous => "a number without a thousands separator".into(),
-        NoNumber::Limit => "a number; agree on what counts for values below or above a limit".into(),
+        NoNumber::Limit => "a number; agree on a number to write for values below or above a limit".into(),
         NoNumber::Percent | NoNumber::Unit => "a number without a unit".into(),
         NoNumber::Minus => "a number; write a minus as -, without brackets".into(),
         NoNumber::Date => format!("a number; for dates {described}"),

@@ -323,8 +323,7 @@ pub fn column_texts(
         return prepare::read::texts(source, format, column, rows, expected);
     }
     if format != Format::Csv {
-        let problem =
-            format!("ids of rows come from a column of a table with names, and this file is {format}");
+        let problem = format!("ids of rows need a table with column names, and this file is {format}");
         return Err(DataError::Layout { file: path.into(), problem });
     }
     csv::texts_of(source, column, rows, expected.dialect.delimiter)

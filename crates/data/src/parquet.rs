@@ -213,7 +213,7 @@ impl At<'_> {
 fn damaged(file: &Path, error: &ParquetError) -> DataError {
     DataError::Layout {
         file: file.into(),
-        problem: format!("damaged or not of the Parquet that is read: {error}"),
+        problem: format!("damaged, or a kind of Parquet that is not supported: {error}"),
     }
 }
 
@@ -237,7 +237,7 @@ pub(super) fn unless_damaged<T>(
     f: impl FnOnce() -> Result<T, DataError>,
 ) -> Result<T, DataError> {
     guarded(f).unwrap_or_else(|| {
-        let problem = "damaged: what its metadata declare does not fit together".into();
+        let problem = "damaged: its metadata contradict each other".into();
         Err(DataError::Layout { file: file.into(), problem })
     })
 }

@@ -213,12 +213,12 @@ impl ColumnSpec {
             Fill::NoLevel => matches!(self.kind, Kind::Category(_)),
         };
         if !fits {
-            let expected = "a number or a date for such a column, else one of its levels, or \"\" for none";
+            let expected = "a number if the column has numbers or dates, otherwise one of its levels, or \"\" for no level";
             return Err(PrepareError::new(of("fill"), format!("{:?}", self.fill), expected));
         }
         // An indicator needs a column that may have missing values.
         if self.indicator && (self.fill == Fill::Refuse || self.kind == Kind::Ignored) {
-            let expected = "false where missing values are refused (no fill)";
+            let expected = "false if missing values are refused (no fill)";
             return Err(PrepareError::new(of("indicator"), "true", expected));
         }
         if self.others_missing && (levels.is_empty() || self.fill == Fill::Refuse) {
@@ -230,7 +230,7 @@ impl ColumnSpec {
             return Err(PrepareError::new(
                 of("min, max or clip"),
                 "given",
-                "absent: only of numbers and dates",
+                "absent: only numbers and dates have limits",
             ));
         }
         if limits.iter().flatten().any(|limit| !limit.is_finite()) {
@@ -308,9 +308,11 @@ impl TableSchema {
         }
         let mut seen = BTreeSet::new();
         match names.iter().find(|name| !seen.insert(*name)) {
-            Some(twice) => {
-                Err(PrepareError::new("a feature's name", format!("{twice:?} twice"), "of one feature only"))
-            }
+            Some(twice) => Err(PrepareError::new(
+                "a feature's name",
+                format!("{twice:?} twice"),
+                "the name of one feature only",
+            )),
             None => Ok(()),
         }
     }
@@ -342,7 +344,7 @@ impl TableSchema {
         self.check()?;
         self.pooled().next().map_or(Ok(()), |column| {
             let what = format!("fill of column {:?}", column.name);
-            Err(PrepareError::new(what, "that of all peers", "a value"))
+            Err(PrepareError::new(what, "still the value of all peers", "a number or level"))
         })
     }
 

@@ -202,7 +202,9 @@ impl Source {
             Err(DataError::Layout { file: self.file.clone(), problem })
         };
         if line.contains(&0) {
-            return refuse("NUL bytes: the file was damaged, as by a full disk; export or copy it again");
+            return refuse(
+                "NUL bytes: the file was damaged, for example by a full disk; export or copy it again",
+            );
         }
         if !ended && std::str::from_utf8(line).is_err_and(|error| error.error_len().is_none()) {
             return refuse("the file ends within a character: it was cut off; export or copy it again");

@@ -72,8 +72,8 @@ pub fn folds<'a>(rows: impl Into<Rows<'a>>, folds: usize, seed: &[u8]) -> Vec<Sp
 /// except for the last two rules.
 ///
 /// A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key || values as f32 LE). The rows
-/// in the first `percent` of all places are held out, but at most the `most` first of them. Of a class
-/// with two or more rows, at least the first row is held out and at least the last is not. The row of a
+/// in the first `percent` of all places are held out, but only the first `most` of them. If a class has
+/// two or more rows, at least its first row is held out and at least its last is not. The row of a
 /// class with one row is not held out. Rows with equal places count in their order.
 ///
 /// If rows have groups, whole groups are held out. A group's place is that of SHA-256(tag "evaluate group"

@@ -67,7 +67,10 @@ pub(super) fn to_csv(source: &Source, sheet: Option<&str>, comma: bool) -> Resul
 
 /// Returns the error for a workbook that was not turned into a table.
 pub(super) fn not_a_table(file: &Path) -> DataError {
-    DataError::Layout { file: file.into(), problem: "a workbook, which is read as a table only".into() }
+    DataError::Layout {
+        file: file.into(),
+        problem: "a workbook, which must be read as a table with column names".into(),
+    }
 }
 
 /// Unpacks all parts once, because their declared sizes may be false.

@@ -194,8 +194,8 @@ impl Overlap {
             "{learnt} of these {rows} rows equal rows that this model has learnt from{held}: the figures on them \
              say nothing about new rows"
         );
-        let unknown = "it cannot be known whether this model has learnt from these rows, because the rows of the \
-                       network that it was made of are not known";
+        let unknown = "it is unknown whether this model has learnt from these rows, because the rows of the \
+                       original network are not known";
         (learnt > 0).then_some(text).or(partial.then(|| unknown.to_owned()))
     }
 }

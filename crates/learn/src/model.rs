@@ -278,7 +278,7 @@ impl Model {
     }
 
     /// Returns the index in [`Model::classes`] of each row's class, for rows x features numbers: the
-    /// class with the lowest score, or the first of equal ones.
+    /// class with the lowest score, or the first in a tie.
     ///
     /// # Errors
     /// [`ModelError::Data`] and [`ModelError::Features`].
@@ -354,7 +354,7 @@ impl Predictor<'_> {
         self.each_score(data.into(), |score, scores| scores.extend_from_slice(score))
     }
 
-    /// Returns the class index of each row: the class with the lowest score, or the first of equal ones.
+    /// Returns the class index of each row: the class with the lowest score, or the first in a tie.
     ///
     /// # Errors
     /// [`ModelError::Features`].

@@ -241,7 +241,7 @@ mod tests {
         let found = look("south.csv");
         assert!(found.iter().all(|(level, _)| *level == Level::Error), "{found:?}");
         for (at, part) in [
-            "line 2, column \"age\": found \"<5\", expected a number; agree on what counts",
+            "line 2, column \"age\": found \"<5\", expected a number; agree on a number for values",
             "line 2, column \"sex\": found \"mael\", expected one of the levels",
             "line 3, column \"age\": found nothing, expected a value; leave these rows out",
         ]

@@ -17,24 +17,24 @@ use crate::model::readout::lowest;
 /// Print the class of each row, one per line; with --scores, --abstain or --id as CSV with a header
 ///
 /// The probability of a class is calibrated on rows that the session held out, and takes into account how
-/// frequent the class is. The predicted class does not, so that rare classes are found, too. So the predicted
-/// class is not always the most probable one.
+/// frequent the class is. The predicted class ignores this frequency, so that rare classes are found, too.
+/// Therefore it is not always the most probable class.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]
     model: ModelArguments,
     #[command(flatten)]
     data: DataArguments,
-    /// Label column to exclude: a name, a number from 1, last or none
+    /// Label column to exclude: its name, its number from 1, `last` or `none`
     #[arg(long, value_name = "COLUMN", default_value = "none")]
     label: LabelColumn,
     /// Column of a CSV file that is not a feature and is printed next to each class: its name, or its
     /// number from 1
     #[arg(long, value_name = "COLUMN")]
     id: Option<Column>,
-    /// Also print the probability and the novelty of each class (the lowest wins), and the margin: the
-    /// distance to the next class per bit of the hash. For a network the novelty is -ln of the
-    /// probability
+    /// Also print the probability and the novelty of each class, and the margin. The class with the lowest
+    /// novelty is predicted; the margin is the distance to the second lowest, per bit of the hash. For a
+    /// network the novelty is -ln of the probability
     #[arg(long)]
     scores: bool,
     /// Print no class if the margin is below this

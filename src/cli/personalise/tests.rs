@@ -151,7 +151,7 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
     let others = run("report p --data v.csv --json");
     assert_eq!(learnt(&others), 0);
     let warning = others["warnings"][0].as_str().unwrap();
-    assert!(warning.ends_with("the rows of the network that it was made of are not known"), "{others}");
+    assert!(warning.ends_with("the rows of the original network are not known"), "{others}");
     // New rows are new only once.
     let taken = |out: &str| run(&format!("personalise p --data v.csv --out {out} --force --json"));
     assert_eq!((learnt(&taken("p")), learnt(&taken("q"))), (0.into(), 100.into()));

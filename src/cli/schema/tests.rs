@@ -327,7 +327,7 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     let amended = std::fs::read_to_string(&path).unwrap();
     assert!(amended.contains("[table]\nmissing = [\"n/a\"]\n"), "{amended}");
     let shown = run_line(folder.path(), "session show s.toml").unwrap();
-    assert!(shown.contains("missing: 40.5, and a number that says so"), "{shown}");
+    assert!(shown.contains("missing: 40.5, and a feature shows that it was missing"), "{shown}");
     let shown = run_line(folder.path(), "session show s.toml --json").unwrap();
     assert!(shown.contains("\"indicator\""), "{shown}");
     // A misspelt level is not added.

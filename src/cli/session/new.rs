@@ -45,11 +45,11 @@ pub(super) struct Common {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     admit: Vec<collect::Admit>,
-    /// Take the columns and classes from this file of rows or session file (.toml). With a session file,
-    /// a second file has the rows for options that need rows
+    /// Take the columns and classes from this file of rows or session file (.toml). After a session file you
+    /// may name a file of rows, for options that need rows
     #[arg(long, value_name = "FILE")]
     from: Vec<PathBuf>,
-    /// The label column of the rows: a name, a number from 1, last or none
+    /// The label column of the rows: its name, its number from 1, `last` or `none`
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "from")]
     label: LabelColumn,
     /// Column that groups the rows, such as the patient. A group is never split between training and
@@ -58,7 +58,7 @@ pub(super) struct Common {
     group: Option<String>,
     #[command(flatten)]
     reading: Reading,
-    /// Minimum number of rows of --from with a text before the file shows it to the others
+    /// Write a text of --from into the session file only if at least this number of rows has it
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
     min_rows: u64,
     /// Classes, separated by commas, or a range of integers such as 0..9

@@ -317,8 +317,8 @@ fn distances_are_made_as_the_option_says_and_the_file_the_id_and_the_summary_hav
 #[test]
 fn a_session_of_labels_warns_of_copies_of_a_known_person() {
     let folder = tempfile::tempdir().unwrap();
-    let sentence = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
-                    session); xclp.most_rows limits the rows of an owner";
+    let sentence = "a peer that knows a person's features and brings eleven copies of them can read that person's \
+                    label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner";
     for more in ["xclp", "xclp --hamming ot", "fedavg-xclp --network logistic"] {
         let words = format!("{more} --force");
         let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
@@ -508,7 +508,7 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
             "the length of data.classes is 2, must be 0 with the task sketch",
         ),
         (&["sketch", "--set", "flynn.m=64"], "task is sketch, must be flynn or tune"),
-        (&["sketch", "--choose", "1"], "sketch.open_distances is false, must be true where peers are chosen"),
+        (&["sketch", "--choose", "1"], "sketch.open_distances is false, must be true if peers are chosen"),
         (&["flynn", "--classes", "a,b", "--set", "sketch.rows=5"], "task is flynn, must be sketch"),
         (&["xclp", "--classes", "a,b", "--open-distances"], "unexpected argument '--open-distances'"),
         (&["flynn"], "the length of data.classes is 0, must be 2 to 1000"),

@@ -36,7 +36,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
             "scaling = \"center\"\n[sketch]\nhash = \"minhash\"",
             "data.scaling is center, must be \"none\" with the hash minhash",
         ),
-        ("[sketch]\nchosen = 2", "sketch.open_distances is false, must be true where peers are chosen"),
+        ("[sketch]\nchosen = 2", "sketch.open_distances is false, must be true if peers are chosen"),
         (
             "[sketch]\nopen_distances = true\nchosen = 3\nactive = 2",
             "sketch.active is 2, must be 0 or at least sketch.chosen, 3",
@@ -106,7 +106,7 @@ fn a_draw_that_makes_no_sense_is_refused_with_the_reason() {
         (selecting("chosen = 3\npairwise = true", ""), "sketch.pairwise is true, must be false with select"),
         (
             selecting("chosen = 3\nopen_distances = false", ""),
-            "sketch.open_distances is false, must be true where peers are chosen",
+            "sketch.open_distances is false, must be true if peers are chosen",
         ),
         (selecting("chosen = 4", ""), "sketch.chosen is 4, must be 0 to 3"),
         (

@@ -186,7 +186,7 @@ impl Scenario {
             }
             Kind::Tamper if fault.how.is_none() => Err(ScenarioError("a tamper needs how".into())),
             kind if kind != Kind::Tamper && (fault.how.is_some() || fault.every.is_some()) => {
-                Err(ScenarioError("how and every belong to a tamper".into()))
+                Err(ScenarioError("`how` and `every` are only for a tamper".into()))
             }
             Kind::Tamper if fault.every == Some(0) => Err(wrong("every", 0, "at least 1")),
             _ => Ok(()),

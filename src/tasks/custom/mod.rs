@@ -48,7 +48,7 @@ struct Raw {
 }
 
 impl CustomSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and so many peers.
+    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,

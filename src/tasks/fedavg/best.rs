@@ -20,7 +20,7 @@ pub struct Best {
 }
 
 impl Best {
-    /// Returns the best of weights with these losses, in order; the first of equal ones. Returns `None`
+    /// Returns the best of weights with these losses, in order; the first in a tie. Returns `None`
     /// if no weights have been judged.
     pub fn of(losses: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut best: Option<(u32, Self)> = None;

@@ -40,7 +40,7 @@ pub(super) fn beside(
     }
     Err(format!(
         "{}: the session starts from a network (fedavg.initial); put its file, NAME.safetensors, next to \
-         the session file: none in {} has the digest {}",
+         the session file: no file in {} has the digest {}",
         file.display(),
         folder.display(),
         hex::encode(wanted)

@@ -17,7 +17,7 @@
 //! (n_m / n) w_m, divided by the sum of the shares n_m / n: the mean over the members that are present.
 //!
 //! A peer may send a share only if n counts its rows; otherwise the shares could add up to more than 1.
-//! So n is taken from the slot with the most members so far (the last of equal ones). A peer that was
+//! So n is taken from the slot with the most members so far (the last in a tie). A peer that was
 //! not in that slot first sends its number of rows alone, and trains from the next round on.
 //!
 //! Each round's vector has the rows of its members. It also carries n and the figures of the earlier

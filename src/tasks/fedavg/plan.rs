@@ -112,8 +112,8 @@ impl Plan {
         let reveals = match self.spec.patience {
             0 => "weights after every round, which are sums over its members",
             _ => {
-                "weights after every round, which are sums over its members; behind the round with which \
-                 training ends early, once, what predictions reveals"
+                "weights after every round, which are sums over its members; if training ends early, the last \
+                 round also reveals the same as `predictions`"
             }
         };
         let round = |round| {
@@ -133,7 +133,7 @@ impl Plan {
     }
 
     /// Returns the slot whose members' rows are the n of `slot`, which is a round or `scores`. It is the
-    /// earlier slot with the most members, the last of equal ones. The slot of the moments does not
+    /// earlier slot with the most members, the last in a tie. The slot of the moments does not
     /// count.
     pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
         let rounds = (self.first()..slot).take_while(|&before| before < self.last());
@@ -285,7 +285,7 @@ impl Plan {
     /// Returns the share of a peer with n_m of n, rounded down.
     pub(super) fn share(&self, own: u32, all: u32) -> Result<u32, FedavgError> {
         if own > all || all == 0 {
-            let text = format!("this peer's {own} rows are more than the {all} that were counted");
+            let text = format!("this peer has {own} rows, but only {all} rows of all peers were counted");
             return Err(FedavgError::Data(text));
         }
         let share = u64::from(own) * u64::from(ONE) / u64::from(all);

@@ -20,7 +20,12 @@ use crate::tasks::{BuiltIn, TaskKind};
 
 /// Options of `session new` for a task that trains a network.
 pub(crate) const NETWORK: [TaskOption; 3] = [
-    TaskOption::field("network", "NETWORK", "fedavg.network", "logistic, mlp or cnn [default: logistic]"),
+    TaskOption::field(
+        "network",
+        "NETWORK",
+        "fedavg.network",
+        "Network to train: logistic, mlp or cnn [default: logistic]",
+    ),
     TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
     TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
 ];
@@ -119,31 +124,32 @@ static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
     filters at filters: list(1, 4096), "";
     image at image: list(1, 65_536), "Channels, height and width of a row.";
     rounds at spec.rounds: whole(1, 10_000),
-        "In each round a member makes `epochs` passes over its rows, in batches of `batch` rows; or \
-         `steps` steps (0: `epochs` counts).";
+        "In each round a member makes `epochs` passes over its rows, in batches of `batch` rows. If `steps` is \
+         above 0, it makes this number of steps instead.";
     epochs at spec.epochs: whole(1, 1_000), "";
     steps at spec.steps: whole(0, 1_000_000), "";
     batch at spec.batch: whole(1, 65_536), "";
     schedule at spec.schedule: word(Schedule),
-        "Schedule of the learning rate over the rounds, \"constant\" or \"cosine\"; and the first rate.";
+        "The learning rate: it begins with `rate`, and is \"constant\" or falls over the rounds (\"cosine\").";
     rate at spec.rate: number(f64::MIN_POSITIVE, 10.0, "above 0, at most 10"), "";
     momentum at spec.momentum: number(0.0, 0.999, "0 to 0.999"), "";
     weight_decay at spec.weight_decay: number(0.0, 1.0, "0 to 1"), "";
     proximal at spec.proximal: number(0.0, 1000.0, "0 to 1000"),
-        "FedProx's mu; and the longest update of a member (0: any).";
+        "`proximal` is FedProx's mu; `clip` is the largest length of a member's update (0: no limit).";
     clip at spec.clip: number(0.0, 1e6, "0 to 1000000"), "";
     members at spec.members: number(0.001, 1.0, "0.001 to 1"),
-        "The share of the members that train in a round; each counts by its \"rows\" or \"equal\".";
+        "Share of the members that train in a round. Each counts by its number of \"rows\", or all count \"equal\".";
     weighting at spec.weighting: word(Weighting), "";
     held_out at spec.held_out: within(Limit::new("fedavg.held_out", 0, 50).saying(" percent")),
         "Percent of each member's rows that are kept for tests: 0 to 50.";
     flip at spec.flip: flag,
-        "true if images are flipped at random; and the largest shift in pixels.";
+        "`flip`: true if images are flipped at random. `shift`: largest random shift in pixels.";
     shift at spec.shift: whole(0, 64), "";
     patience at spec.patience: whole(0, 10_000),
-        "Training ends after this number of rounds in a row without a lower loss on the held-out rows, \
-         and the best round's weights are the result (0: all rounds, the last). With the task \
-         fedavg-xclp rounds count from the first that learns from found labels.";
+        "Training ends after this number of rounds in a row without a lower loss on the held-out rows. \
+         The result has the weights of the best round. With 0 all rounds are made, and the result has the \
+         weights of the last. With the task fedavg-xclp rounds count from the first that learns from found \
+         labels.";
     initial at spec.initial: digest,
         "Digest of the network that the session starts from; its file is next to this one.";
 };
@@ -274,7 +280,7 @@ impl Spec for FedavgSpec {
                 return refuse("fedavg.image", format!("{own:?}"), "the network's");
             }
             (_, None) if self.flip || self.shift > 0 => {
-                return refuse("fedavg.image", "missing", "given where images are turned over or moved");
+                return refuse("fedavg.image", "missing", "given if images are flipped or shifted");
             }
             (_, Some(image)) => {
                 let pixels = image.iter().map(|&side| u64::from(side)).product::<u64>();
@@ -346,9 +352,9 @@ impl Spec for FedavgSpec {
             (self.members < 1.0, format!("{} of the members train in a round", self.members)),
             (self.weighting == Weighting::Equal, "every member counts the same".into()),
             (self.held_out > 0, format!("{} % of the rows are held out", self.held_out)),
-            (self.patience > 0, format!("ends after {} rounds without a better one", self.patience)),
-            (self.flip, "images are turned over".into()),
-            (self.shift > 0, format!("images are moved by up to {} pixels", self.shift)),
+            (self.patience > 0, format!("ends after {} rounds in a row without a lower loss", self.patience)),
+            (self.flip, "images are flipped at random".into()),
+            (self.shift > 0, format!("images are shifted at random by up to {} pixels", self.shift)),
         ];
         lines.extend(self.initial.map(|digest| ("starts from", format!("network {}", hex::encode(digest)))));
         lines.extend(options.into_iter().filter(|(given, _)| *given).map(|(_, line)| ("", line)));
@@ -380,7 +386,7 @@ impl Section {
             }
         };
         if has("filters") && shape != Shape::Cnn {
-            return refuse("fedavg.filters", "given", "left out but with the network cnn");
+            return refuse("fedavg.filters", "given", "left out unless the network is cnn");
         }
         Ok(FedavgSpec { network, image, ..spec })
     }

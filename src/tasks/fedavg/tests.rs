@@ -195,7 +195,7 @@ fn plain_rounds(
         Weighting::Rows => parts[peer.index()].rows() as u64,
         Weighting::Equal => 1,
     };
-    // Only the rows of the largest group that was ever present count, the last of equal ones.
+    // Only the rows of the largest group that was ever present count, the last in a tie.
     let mut counted = members(2);
     for slot in 3..=3 + spec.rounds {
         let (made, end) = (slot - 3, slot == 3 + spec.rounds);

@@ -58,7 +58,7 @@ impl Order<'_> {
             return Ok(Trained { weights, seen });
         };
         if !(loss.is_finite() && loss >= 0.0 && (0.0..=1.0).contains(&accuracy)) {
-            return Err(format!("loss {loss} and accuracy {accuracy} cannot be"));
+            return Err(format!("loss {loss} and accuracy {accuracy} are impossible"));
         }
         let rows = self.rows.rows();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the rows")]

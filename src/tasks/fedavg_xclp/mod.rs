@@ -161,13 +161,13 @@ pub static KIND: TaskKind = TaskKind {
             "after",
             "ROUNDS",
             "pseudo_labels.after",
-            "Rounds on given labels alone [default: half of all rounds]",
+            "Number of first rounds that use only given labels [default: half of all rounds]",
         ),
         TaskOption::field(
             "refresh",
             "ROUNDS",
             "pseudo_labels.refresh",
-            "Rounds from one propagation of labels to the next [default: 10]",
+            "Propagate labels again after this number of rounds [default: 10]",
         ),
     ],
     fill,
@@ -225,8 +225,8 @@ impl FedavgXclp {
         Ok(Self { plan, me, fedavg, places, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
-    /// Returns this peer's part in a propagation. It works once the round before is committed, until the
-    /// next round is.
+    /// Returns this peer's part in a propagation. This is possible only after the round before is committed
+    /// and before the next round is committed.
     fn propagation(&self, number: u32, history: &History) -> Result<&Xclp, String> {
         let place = self.propagations.get(number as usize).ok_or("no such propagation")?;
         if let Some(xclp) = place.get() {

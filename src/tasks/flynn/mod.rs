@@ -189,8 +189,8 @@ impl Plan {
                            more about rows that few others resemble";
             let is = "a model without the held-out rows";
             plan.push(Aggregate { name: evaluate::LEARNT.into(), is, reveals, ..counts.clone() });
-            let reveals = "the likelihood of the held-out rows under models that differ in confidence: \
-                           the number of rows, and sums over at least ten rows";
+            let reveals = "the number of held-out rows, and how well probabilities of different \
+                           confidence fit these rows (sums over at least ten rows)";
             let (is, words) = ("calibration of the probabilities", Losses::WORDS as u64);
             plan.push(Aggregate::exact(evaluate::CALIBRATION, 8, words, is, reveals));
             let reveals = "the confusion matrix of the held-out rows, in which a small number reveals \

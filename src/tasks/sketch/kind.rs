@@ -18,7 +18,12 @@ pub static KIND: TaskKind = TaskKind {
     has_classes: false,
     options: &[
         EPSILON,
-        TaskOption::field("hash", "HASH", "sketch.hash", "srp (dense rows) or minhash (features above 0)"),
+        TaskOption::field(
+            "hash",
+            "HASH",
+            "sketch.hash",
+            "Hash: srp (for dense rows) or minhash (for the set of features above 0)",
+        ),
         TaskOption::field(
             "open-distances",
             "",

@@ -166,13 +166,12 @@ impl Plan {
             plan.push(columns::aggregate(self.session.data.features, sums));
         }
         let kind = if self.epsilon.is_some() { Summed::Noised } else { Summed::Exact };
-        let reveals = "how dense all rows together are at any point, and that a given row is not among them where a \
-                       counter is 0";
+        let reveals = "how dense all rows together are at any point; if a given row has a counter that is 0, that this row is not among them";
         plan.push(Aggregate { kind, ..aggregate("sketch", words, "a sketch of all rows", [reveals; 2]) });
         if open_distances {
             let reveals = [
                 "how far each peer's rows lie from all, by peer",
-                "how far each peer's rows lie from all, by peer; made of the noisy sketches",
+                "how far each peer's rows lie from all, by peer; computed from the noisy sketches",
             ];
             plan.push(aggregate("scores", peers, "distances of peers", reveals));
         }

@@ -138,7 +138,7 @@ impl SketchSpec {
             }
         }
         if self.hash == Family::Minhash && data.scaling != Scaling::None {
-            let limit = "\"none\" with the hash minhash, which takes what is above 0";
+            let limit = "\"none\" with the hash minhash, which uses only which features are above 0";
             return refuse("data.scaling", &data.scaling, limit.into());
         }
         // A release has two more words.
@@ -151,7 +151,7 @@ impl SketchSpec {
         places("sketch.active", peers).check::<u16>(self.active)?;
         places("sketch.chosen", peers).check::<u16>(self.chosen)?;
         if self.chosen > 0 && !self.open_distances {
-            return refuse("sketch.open_distances", &false, "true where peers are chosen".into());
+            return refuse("sketch.open_distances", &false, "true if peers are chosen".into());
         }
         Ok(())
     }
@@ -168,7 +168,7 @@ impl SketchSpec {
     pub(crate) fn check_select(&self, session: &Session) -> Result<(), SessionError> {
         self.check_sizes(session)?;
         if self.pairwise {
-            return refuse("sketch.pairwise", &true, "false with select, which needs distances alone".into());
+            return refuse("sketch.pairwise", &true, "false with select, which needs only distances".into());
         }
         let fewest = session.privacy.min_contributors.max(FEWEST);
         if self.chosen < fewest {

@@ -78,8 +78,8 @@ pub static KIND: TaskKind = TaskKind {
     take_settings,
     evaluation_note: |_| {
         Some(
-            "The file of settings says how many rows of all peers each setting has right, on folds that it has \
-             not learnt from.",
+            "For each setting the file of settings has the number of rows of all peers that are predicted right, in \
+             folds that the setting has not learnt from.",
         )
     },
     ..TaskKind::new(

@@ -394,7 +394,7 @@ impl Compute {
                 Action::Output(Outcome::Cheats(places)) => {
                     for place in places {
                         let owner = self.setup.owners[place].0;
-                        let fault = "it has announced other shares than it sent, or other ones to others";
+                        let fault = "it announced shares that differ from those that it sent, or different shares to different peers";
                         self.blame(owner, Fault::Inconsistent(fault.into()), step);
                     }
                 }

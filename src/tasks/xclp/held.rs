@@ -33,7 +33,9 @@ pub(crate) fn hold_out(
 ) -> Result<Vec<Option<u16>>, String> {
     let (known, count) = (rows.labels.clone(), rows.data.rows());
     if count > MOST {
-        return Err(format!("{count} rows, at most {MOST} can be compared with what they tell alone"));
+        return Err(format!(
+            "{count} rows, at most {MOST} can be compared with the answer from own rows alone"
+        ));
     }
     let places: Vec<usize> = (0..known.len()).filter(|&row| known[row].is_some()).collect();
     let split = match places[..] {

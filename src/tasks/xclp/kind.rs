@@ -16,15 +16,20 @@ pub static KIND: TaskKind = TaskKind {
             "hamming",
             "WAY",
             "xclp.hamming",
-            "Make distances from shares (replicated) or by every two peers (ot, phe) [default: replicated]",
+            "Method for distances: by three members (replicated) or by every two peers (ot, phe) [default: replicated]",
         ),
         TaskOption::field(
             "balance",
             "",
             "xclp.balance",
-            "Count each label as one over the labels of its class",
+            "Weight each label by 1 / number of labels of its class",
         ),
-        TaskOption::field("few-rows", "", "xclp.few_rows", "Allow fewer than 5 (k + 1) rows together"),
+        TaskOption::field(
+            "few-rows",
+            "",
+            "xclp.few_rows",
+            "Allow fewer than 5 (k + 1) rows of all peers together (k: neighbours of a row)",
+        ),
         TaskOption::field(
             "large-owner",
             "",
@@ -36,9 +41,10 @@ pub static KIND: TaskKind = TaskKind {
     memory_refusal: memory::refusal,
     evaluation_note: |_| {
         Some(
-            "A session of this task sums no figures: a table of right and wrong labels would tell two owners \
-             each other's. Write `hold_out = 20` in the file of `join --map`: it keeps back labels of your \
-             own and tells you alone how many are found.",
+            "A session of this task does not add up figures: with two owners, the sum of their tables of right \
+             and wrong labels would show each of them the other's table. Write `hold_out = 20` in the file \
+             of `join --map`: it keeps back some of your own labels, and shows only you how many of them the \
+             session finds.",
         )
     },
     compare: super::compare::worth,

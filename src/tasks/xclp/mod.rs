@@ -233,7 +233,7 @@ impl Plan {
         let of = |number: u32| said.iter().find(|(_, n)| *n == number).map(|(peer, _)| *peer);
         match [of(1), of(2), of(3)] {
             [Some(one), Some(two), Some(three)] if said.len() == 3 => Ok([one, two, three]),
-            _ => Err("it was not three peers that computed".into()),
+            _ => Err("the number of peers that computed is not three".into()),
         }
     }
 
@@ -248,7 +248,7 @@ impl Plan {
 
     fn senders(&self, history: &History, members: &[Peer]) -> Result<Senders, String> {
         deliver::senders(&self.trio(history)?, members)
-            .ok_or_else(|| "of the three that computed fewer than two are left".to_owned())
+            .ok_or_else(|| "fewer than two of the three computing peers are left".to_owned())
     }
 
     fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, String> {
@@ -312,7 +312,7 @@ impl Plan {
         if slot != ROWS {
             return Ok(());
         }
-        // A peer that was not counted takes no part: if too few were, no later view has enough.
+        // A peer that was not counted cannot take part: if too few are counted, no later view has enough.
         self.view(history, history.members(ROWS))?;
         parties::trio(&self.candidates(history)?, history.members(ROWS), |_, _| false).map(drop)
     }
@@ -337,7 +337,7 @@ impl Xclp {
             return Err(format!("{} labels for {} rows", labels.len(), data.rows()));
         }
         if data.rows() as u64 > MOST_POINTS {
-            return Err(format!("{} rows, of all peers together there may be {MOST_POINTS}", data.rows()));
+            return Err(format!("{} rows; all peers together may have {MOST_POINTS}", data.rows()));
         }
         let most = spec.most_rows as usize;
         if most > 0 && data.rows() > most {
@@ -476,7 +476,7 @@ impl Xclp {
         let sealed = if senders.contains(&Some(self.me)) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);
             let sealed = shares.and_then(|shares| Sealed::from_bytes(&shares, plan.points(), plan.classes()));
-            Some(sealed.ok_or("this peer computed, and its state has nothing of it any more")?)
+            Some(sealed.ok_or("this peer computed, but its state has lost the shares")?)
         } else {
             None
         };

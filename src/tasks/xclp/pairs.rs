@@ -104,7 +104,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Returns whether this side has fewer rows; of equal ones the earlier owner counts as smaller.
+    /// Returns whether this side has fewer rows; in a tie the earlier owner counts as smaller.
     fn is_smaller(&self) -> bool {
         (self.codes.rows(), self.me) < (self.rows, self.other)
     }

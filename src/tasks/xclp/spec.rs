@@ -89,8 +89,8 @@ impl std::str::FromStr for Hamming {
 }
 
 /// Warning to every owner about the other owners.
-const COPIES: &str = "eleven copies of one known person's features read that person's label (87 % at 100 persons a \
-                      session); xclp.most_rows limits the rows of an owner (docs/labels.md)";
+const COPIES: &str = "a peer that knows a person's features and brings eleven copies of them can read that person's \
+                      label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner (docs/labels.md)";
 /// The same warning if owners make shares of distances.
 const UNCHECKED: &str = "distances in pairs are not checked: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/labels.md)";
@@ -155,7 +155,7 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
          together then see distances, but no codes. This is slower, and owners are not checked.";
     compute at compute: names,
         "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
-         distances or labels. Any two together see all. If the list is empty, they are drawn at random.";
+         distances or labels. Any two together see all. If the list is empty, the members are drawn at random.";
     few_rows at few_rows: flag,
         "true if there may be fewer than 5 (k + 1) rows together; and true if one owner may have more than half of \
          them. In both cases the answers show more about single rows.";
@@ -255,9 +255,9 @@ impl Spec for XclpSpec {
     fn protections(&self) -> Protections {
         Protections {
             contributors: Protection::ByTask(
-                "opens how many rows each member has and how many members have labels of each class, and needs \
-                 privacy.min_contributors members with rows, at least 2; a class with labels of fewer \
-                 members counts as having no labels",
+                "needs rows at privacy.min_contributors members (at least 2), and treats a class with labels of fewer \
+                 members as having no labels. It opens the number of rows of each member, and for each class \
+                 the number of members with labels",
             ),
             columns: Protection::ByTask("compares columns if its scaling needs their means"),
             ..Protections::ALL

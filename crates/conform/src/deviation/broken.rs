@@ -56,10 +56,13 @@ pub(super) const BY_LEADER: [Kind; 22] = [
     by_leader("begin-bitmap", "a view with a promise whose bitmap is too long", "sections 3, 9", |case| {
         begin(case, |begin| own(case, begin, |promised| promised.reached.push(0)))
     }),
-    by_leader("begin-outside", "a view with a promise that reaches who is not there", "section 8", |case| {
-        begin(case, |begin| own(case, begin, |promised| promised.reached.fill(255)))
-    }),
-    by_leader("begin-alone", "a view whose leader promises that it reaches nobody", "section 8", |case| {
+    by_leader(
+        "begin-outside",
+        "a view with a promise that it reaches a peer outside the roster",
+        "section 8",
+        |case| begin(case, |begin| own(case, begin, |promised| promised.reached.fill(255))),
+    ),
+    by_leader("begin-alone", "a view whose leader promises that it reaches no peer", "section 8", |case| {
         let alone = promise::bits_of(case.ctx.peers(), [case.ctx.me]);
         begin(case, |begin| own(case, begin, |promised| promised.reached = alone))
     }),
@@ -128,7 +131,7 @@ pub(super) const BY_LEADER: [Kind; 22] = [
         let credit = all_reduce::Message::Credit { sum, direction: Direction::Up, index: FAR };
         after(case, &Message::View(view::Message::Reduce(credit)))
     }),
-    by_leader("total-upward", "a chunk from below, from the parent", "section 13", |case| {
+    by_leader("total-upward", "a chunk from the parent that only a child may send", "section 13", |case| {
         chunk(case, Direction::Down, |direction, _, _| *direction = Direction::Up)
     }),
     Kind {
@@ -136,7 +139,7 @@ pub(super) const BY_LEADER: [Kind; 22] = [
         long: true,
         ..by_leader(
             "total-too-early",
-            "no credit, and the total before its own part has left",
+            "no credit, and the total before the peer's own part has left",
             "section 13, M13.1",
             total_ahead,
         )
@@ -165,14 +168,17 @@ pub(super) const BY_CHILD: [Kind; 32] = [
             matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
         })
     },
-    by_child("lacking", "that it lacks a slot of which it has said that it has it", "section 14", |case| {
-        ahead(case)
-    }),
+    by_child(
+        "lacking",
+        "a message that it lacks a slot, after it has claimed the slot",
+        "section 14",
+        |case| ahead(case),
+    ),
     Kind {
         when: When::Always,
         ..by_child(
             "record-forged",
-            "a record that nobody but itself has acknowledged, when asked for a slot",
+            "the record of a slot that only it has acknowledged, when asked for the slot",
             "section 14, M14.1",
             |case| match case.message {
                 Message::Transfer(transfer::Message::Lacking(slot)) => {
@@ -223,7 +229,7 @@ pub(super) const BY_CHILD: [Kind; 32] = [
         "section 9, M9.2",
         |case| change_keys(case, |keys| keys[0].author = other(case)),
     ),
-    by_child("key-left-out", "a report without the key of one below", "section 9, M9.2", |case| {
+    by_child("key-left-out", "a report without the key of a peer below it", "section 9, M9.2", |case| {
         change_keys(case, |keys| {
             keys.pop();
         })

@@ -82,9 +82,13 @@ pub(super) const KINDS: [Kind; 13] = [
     },
     Kind {
         when: When::Beside,
-        ..kind("begin-from-no-parent", "a view, past its parent in it", "section 9", From::Above, |case| {
-            matches!(case.message, Message::Begin(_)).then(|| vec![case.frame()])
-        })
+        ..kind(
+            "begin-from-no-parent",
+            "a view that does not come from its parent",
+            "section 9",
+            From::Above,
+            |case| matches!(case.message, Message::Begin(_)).then(|| vec![case.frame()]),
+        )
     },
     kind("begin-twice", "the same view twice", "section 9", From::Leader, |case| {
         matches!(case.message, Message::Begin(_)).then(|| vec![case.frame(), case.frame()])

@@ -140,7 +140,7 @@ fn of_a_trace_that_breaks_off_all_is_read_and_who_goes_on_is_named() {
     let cut = folder.path().join("cut.json");
     fs::write(&cut, &lines[..lines.len() / 2]).unwrap();
     let (text, same) = diff(&cut, &vectors("sum.json"));
-    assert!(!same && text.contains("only theirs goes on, with"), "{text}");
+    assert!(!same && text.contains("only theirs continues, with"), "{text}");
     fs::write(&cut, "{\"log\": 7}").unwrap();
     assert!(decode(Some(cut), None, false).1.unwrap_err().to_string().contains("neither a list of frames"));
 }

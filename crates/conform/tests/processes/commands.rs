@@ -237,7 +237,7 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
         let said = String::from_utf8(output.stdout).expect("text");
         // A peer that ends first does not read the last messages of the other.
         let numbers = said.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
-        let fine = said.starts_with("the same: ") || said.contains(" goes on, with ");
+        let fine = said.starts_with("the same: ") || said.contains(" continues, with ");
         let compared = numbers.max().unwrap_or_default();
         assert!(fine && compared >= 2, "{said}");
         frames.push(compared);

@@ -73,17 +73,17 @@ fn a_process_that_is_killed_at_a_stage_and_returns_has_the_result_of_the_others(
 fn what_processes_cannot_do_is_refused_on_one_line_that_names_the_field() {
     let folder = tempfile::tempdir().expect("a folder");
     let cases = [
-        ("peers = 65", "peers = 65 cannot be had with processes"),
-        ("[network]\nlatency_ms = 50", "network.latency_ms cannot be had"),
-        ("[network]\nconnections = \"committee\"", "network.connections cannot be had"),
-        ("[[site]]\nname = \"x\"\npeers = 1", "[[site]] cannot be had"),
-        ("[[speed]]\npeers = 1\nfactor = 0.5", "[[speed]] cannot be had"),
-        ("[[fault]]\nkind = \"partition\"\npeers = 1\nat_s = 1", "fault 1 (partition) cannot be had"),
+        ("peers = 65", "peers = 65 is not possible with processes"),
+        ("[network]\nlatency_ms = 50", "network.latency_ms is not possible"),
+        ("[network]\nconnections = \"committee\"", "network.connections is not possible"),
+        ("[[site]]\nname = \"x\"\npeers = 1", "[[site]] is not possible"),
+        ("[[speed]]\npeers = 1\nfactor = 0.5", "[[speed]] is not possible"),
+        ("[[fault]]\nkind = \"partition\"\npeers = 1\nat_s = 1", "fault 1 (partition) is not possible"),
         (
             "[[fault]]\nkind = \"tamper\"\nhow = \"replay\"\npeers = 1\nat_s = 1",
-            "fault 1 (tamper) cannot be had",
+            "fault 1 (tamper) is not possible",
         ),
-        ("[random]\nfaults = 1", "random.kinds: slow-link cannot be had"),
+        ("[random]\nfaults = 1", "random.kinds: slow-link is not possible"),
     ];
     for (text, expected) in cases {
         let path = folder.path().join("refused.toml");

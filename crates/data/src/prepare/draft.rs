@@ -163,7 +163,7 @@ impl Survey {
         if let Some(at) = label
             && let Some(found) = rows.unread(at)
         {
-            return layout(format!("column {:?} is the label, and {found}, which is not read", names[at]));
+            return layout(format!("column {:?} is the label, and {found}, which cannot be read", names[at]));
         }
         let (mut count, mut ragged, mut length) = (0, 0, 0);
         while rows.next()? {

@@ -68,13 +68,16 @@ impl ColumnSpec {
         };
         if matches!(self.kind, Kind::Number | Kind::Date(_)) {
             let found = Moments::from_words(words, 1);
-            let found = found.map_err(|error| refuse(error.to_string(), "that of 1 value or more"))?;
+            let found = found.map_err(|error| refuse(error.to_string(), "the sum of 1 value or more"))?;
             let mean = f64::from(found.means.first().copied().unwrap_or_default() as f32);
             return Ok(Fill::Number(if self.kind == Kind::Number { mean } else { mean.round() } + 0.0));
         }
         let rows = words.iter().try_fold(0u64, |sum, &word| sum.checked_add(word)).unwrap_or(u64::MAX);
         if !(1..=MAX_ROWS as u64).contains(&rows) {
-            return Err(refuse(format!("that of {rows} values"), "1 or more, and no more than rows"));
+            return Err(refuse(
+                format!("the sum of {rows} values"),
+                "1 value or more, and at most one for each row",
+            ));
         }
         let most = words.iter().max();
         let level = self.levels().iter().zip(words).find(|&(_, word)| Some(word) == most);

@@ -201,7 +201,7 @@ impl Problem {
                 "a value; leave these rows out, or agree on a value to fill in: `fill = ...` for \
                  {column} in the session file"
             ),
-            Trouble::NoLabel => "a label; leave rows without one out".into(),
+            Trouble::NoLabel => "a label; leave out rows without a label".into(),
             Trouble::NoGroup => {
                 "the row's group, such as the patient; give each row without one a group of its own, or leave it out".into()
             }
@@ -215,7 +215,7 @@ impl Problem {
                      `decimal_comma` in the map file".into()
                 }
                 NoNumber::Limit => {
-                    "a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that".into()
+                    "a number; agree on a number for values that are too small or too large to be measured (half the limit is usual), and write that number".into()
                 }
                 NoNumber::Percent => "a number; write it without the sign, and let all peers write percent or shares alike".into(),
                 NoNumber::Unit => "a number; take the unit out, and make sure that all rows and peers use the same".into(),

@@ -155,7 +155,7 @@ fn gather_rows(
         if let Some(found) = rows.unread(*at) {
             let name = quoted(rows.names[*at].as_bytes());
             return layout(format!(
-                "column {name} is {found}, which is not read: write it as a number, a date or text"
+                "column {name} is {found}, which cannot be read: write it as a number, a date or text"
             ));
         }
     }

@@ -398,6 +398,6 @@ pub(crate) fn fields(line: &[u8], delimiter: u8) -> Vec<String> {
 /// Returns the most frequent delimiter of a first line; a comma if the line has none.
 pub(crate) fn likely(line: &[u8]) -> u8 {
     let count = |delimiter: &u8| fields(line, *delimiter).len();
-    // `max_by_key` takes the last of equal ones, so the order is reversed.
+    // `max_by_key` takes the last in a tie, so the order is reversed.
     DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')
 }

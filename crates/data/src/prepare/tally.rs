@@ -144,7 +144,7 @@ impl ColumnTally {
         let ignored = |reason: &str| Decision::Ignored(reason.to_owned());
         let (values, numbers) = (self.values, self.numbers[comma]);
         if let Some(found) = &self.unread {
-            return Decision::Ignored(format!("it is {found}, which is not read"));
+            return Decision::Ignored(format!("it is {found}, which cannot be read"));
         }
         if values == 0 {
             return ignored("it is empty");

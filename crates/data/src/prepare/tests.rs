@@ -154,14 +154,14 @@ unknown,f,I,31.12.1999,b,ill
     assert_eq!(
         lines(bad.as_bytes(), &expected),
         [
-            "line 2, column \"age\": found \"<0.5\", expected a number; agree on what counts for a value that is too small or too large to be measured (half the limit is usual), and write that",
+            "line 2, column \"age\": found \"<0.5\", expected a number; agree on a number for values that are too small or too large to be measured (half the limit is usual), and write that number",
             "line 2, column \"seen\": found \"1969-12-31\", expected 1970-01-01 to 2024-10-04, the limits of the session; correct it (other units?), or leave such rows out",
             "line 2, column \"sex\": found \"F\" (2), \"x\" (1) in 3 rows, expected one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it",
             "line 2, column \"stage\": found \"IV\", expected one of the levels of the session file; correct it, or `flyswarm schema check --amend` adds it",
             "line 3, column \"age\": found \"unknown\", expected a number; if it stands for a missing value, `flyswarm schema check --amend` adds it to `missing` in the session file",
             "line 3, column \"kind\": found \"ill\", expected one of the 2 classes sick, well",
             "line 3, column \"seen\": found \"31.12.1999\", expected a date written year-month-day, such as 2026-01-31",
-            "line 4, column \"kind\": found nothing, expected a label; leave rows without one out",
+            "line 4, column \"kind\": found nothing, expected a label; leave out rows without a label",
             "line 4, column \"stage\": found nothing, expected a value; leave these rows out, or agree \
              on a value to fill in: `fill = ...` for \"stage\" in the session file",
             "line 5: 4 columns, expected 6 as in the header; a delimiter inside a value needs quotes around the value",
@@ -405,7 +405,7 @@ fn rules_of_a_preparation_are_kept() {
     assert!(broken(|p| p.columns[2].others_missing = true).contains("others_missing of column \"stage\""));
     assert!(broken(|p| p.columns[1].clip = true).contains("only of numbers and dates"));
     assert!(broken(|p| p.label = Some("age".into())).contains("\"age\" twice"));
-    assert!(broken(|p| p.columns[2].name = "sex=f".into()).contains("of one feature only"));
+    assert!(broken(|p| p.columns[2].name = "sex=f".into()).contains("the name of one feature only"));
     assert!(broken(|p| p.delimiter = Some(b'x')).contains("delimiter is 'x'"));
     assert!(
         broken(|p| p

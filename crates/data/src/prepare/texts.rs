@@ -127,8 +127,8 @@ pub(super) fn header_of_values(names: &[Likeness]) -> Option<String> {
     let values = names.iter().filter(|name| **name != Likeness::Other).count();
     if names.iter().all(|name| *name == Likeness::Same) {
         return Some(
-            "all texts are values below, too: add a header if it is a row, leave out the other headers if files \
-             were put together"
+            "each name in the header is also a value below it: if this line is a row, add a header above it; if \
+             several files were joined, remove the other headers"
                 .into(),
         );
     }

@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_parquet_table_is_listed_with_its_rows() {
     preparation.columns.push(ColumnSpec::new("notes.list.element", Kind::Number));
     let error = load(&fixture("patients.parquet"), &expected(&preparation, &classes)).unwrap_err();
     assert!(
-        error.to_string().contains("column \"notes.list.element\" is of type nested, which is not read"),
+        error.to_string().contains("column \"notes.list.element\" is of type nested, which cannot be read"),
         "{error}"
     );
 }
@@ -108,7 +108,7 @@ fn a_parquet_table_is_drafted_with_its_types() {
         kinds,
         [&Kind::Number, &category, &stages, &date, &date, &smoker, &Kind::Number, &Kind::Ignored]
     );
-    assert!(drafted.notes[7].ends_with("which is not read"), "{:?}", drafted.notes);
+    assert!(drafted.notes[7].ends_with("which cannot be read"), "{:?}", drafted.notes);
     let read = Expected { preparation: Some(&drafted.preparation), ..described };
     assert_eq!(load(&fixture("patients.parquet"), &read).unwrap().rows(), 4);
     assert_eq!(

@@ -218,7 +218,7 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
     let wrong = |format| refused("rows.csv", &Expected { format: Some(format), ..Expected::default() });
     assert!(wrong(Format::Npy).contains("magic number"));
     assert!(wrong(Format::Npz).contains("damaged or no NPZ archive"));
-    assert!(wrong(Format::Parquet).contains("damaged or not of the Parquet"));
+    assert!(wrong(Format::Parquet).contains("damaged, or a kind of Parquet"));
     for format in Format::ALL {
         assert_eq!(format.to_string().parse(), Ok(format));
     }

@@ -238,7 +238,7 @@ fn a_moment_has_the_day_of_its_time_zone() {
             (Some("Moon/Base"), "a moment in the unknown time zone \"Moon/Base\""),
         ] {
             let error = days(true, zone).unwrap_err();
-            let whole = format!("column \"seen\" is {what}, which is not read: write it as a number");
+            let whole = format!("column \"seen\" is {what}, which cannot be read: write it as a number");
             assert!(error.contains(&whole), "{error}");
         }
     }

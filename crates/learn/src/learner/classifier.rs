@@ -218,7 +218,7 @@ impl Classifier {
         Ok(Self { preparation, positive, ..new })
     }
 
-    /// Returns the class index of each row: the class with the highest score, the first of equal ones.
+    /// Returns the class index of each row: the class with the highest score, the first in a tie.
     ///
     /// # Errors
     /// [`ClassifierError::Features`].

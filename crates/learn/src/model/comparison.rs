@@ -2,9 +2,9 @@
 //! Python repeat it.
 //!
 //! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of the
-//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval on one side. One
-//! interval is that of balanced accuracy against always predicting the largest class. The other is that
-//! of the paired difference against another prediction of the same rows.
+//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval that lies on one
+//! side. There are two intervals: of balanced accuracy, compared with always predicting the largest class,
+//! and of the paired difference to another prediction of the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,15 +64,21 @@ impl Whose {
     /// Returns the name of the predictor, and the two predictions that it is compared with.
     fn words(self) -> (&'static str, [&'static str; 2]) {
         match self {
-            Self::Pool => {
-                ("swarm", ["what each peer learns from its own rows alone", "each peer's nearest own rows"])
-            }
-            Self::Peer => {
-                ("swarm", ["what this peer learns from its own rows alone", "its nearest own rows"])
-            }
-            Self::File => {
-                ("model", ["one that learns from the other rows alone", "the nearest of the other rows"])
-            }
+            Self::Pool => (
+                "swarm",
+                [
+                    "what each peer learns from its own rows alone",
+                    "nearest neighbours among each peer's own rows",
+                ],
+            ),
+            Self::Peer => (
+                "swarm",
+                ["what this peer learns from its own rows alone", "nearest neighbours among its own rows"],
+            ),
+            Self::File => (
+                "model",
+                ["one that learns from the other rows alone", "nearest neighbours among the other rows"],
+            ),
         }
     }
 }

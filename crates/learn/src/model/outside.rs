@@ -59,7 +59,7 @@ pub struct Outside {
     pub column: usize,
     /// Number of rows whose value is far outside.
     pub rows: usize,
-    /// Value that is farthest from the others, the first of equal ones.
+    /// Value that is farthest from the others, the first in a tie.
     pub farthest: f32,
 }
 

@@ -187,7 +187,7 @@ pub fn gather(counts: &Counts, l: usize, winners: &[u32], gathered: &mut Vec<u32
     gathered.extend(winners.iter().map(|&i| filter[i as usize]));
 }
 
-/// Returns the index of the lowest novelty, the first of equal ones.
+/// Returns the index of the lowest novelty, the first in a tie.
 #[must_use]
 pub fn lowest(novelties: &[f64]) -> u16 {
     let mut best = (f64::INFINITY, 0);

@@ -92,7 +92,7 @@ pub fn probabilities(scores: ArrayView2<'_, f32>) -> Array2<f64> {
     all
 }
 
-/// Returns the index of the highest value, the first of equal ones.
+/// Returns the index of the highest value, the first in a tie.
 pub(super) fn highest(said: ArrayView1<'_, f64>) -> u16 {
     let (mut best, mut most) = (0, f64::NEG_INFINITY);
     for (class, &probability) in (0u16..).zip(said) {

@@ -10,8 +10,8 @@ use super::sampler::below;
 
 /// Number of bits of an integer weight.
 const BITS: u64 = 64;
-/// Weights are recomputed relative to the largest remaining count after that count has sunk by this many
-/// factors of e. Weights then still have 52 bits.
+/// Weights are relative to the largest remaining count. They are recomputed after the weight of that count
+/// has fallen by e to the power of this number. Weights then still have 52 bits.
 const SUNK: u128 = 8;
 
 /// Entries with the same count.

@@ -66,8 +66,8 @@ impl Receiver {
         Self { columns, hash: Hash::new(context) }
     }
 
-    /// Returns u for the transfers from 64 `first` on, one for each bit of `choices`: 8 bytes of each
-    /// column for each word of choices, column after column.
+    /// Returns u for the transfers that begin at number 64 x `first`, one for each bit of `choices`. It has
+    /// 8 bytes of each column for each word of choices, column after column.
     #[must_use]
     pub fn columns(&self, first: u64, choices: &[u64]) -> Vec<u8> {
         let mut out = Vec::with_capacity(BASE * 8 * choices.len());

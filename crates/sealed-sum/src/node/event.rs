@@ -73,7 +73,7 @@ pub(super) fn reason_text(session: &Settings, author: Peer, reason: Reason, susp
         Reason::Lost => format!("that its connection to {suspect} was lost"),
         Reason::Stalled => format!("that nothing came from {suspect}"),
         Reason::Fault => format!("that {suspect} broke a rule"),
-        Reason::Disagreement => format!("that it holds something else than {suspect}"),
+        Reason::Disagreement => format!("that its data differ from those of {suspect}"),
         Reason::Left | Reason::Ended => return format!("{author} left"),
     };
     format!("{author} said {said}")

@@ -139,7 +139,7 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     let sound =
         |mark: &Option<Mark>| mark.is_some_and(|mark| mark.suspect.0 < ctx.peers() && mark.ballot < ballot);
     if !shown_marks.is_sorted_by(|a, b| a < b) || !shown_marks.iter().all(sound) {
-        return inconsistent("shows what is no mark of an earlier view");
+        return inconsistent("shows a mark that is not of an earlier view");
     }
     if !signed.verify(ctx) {
         return Err(Fault::BadSignature("promise"));
@@ -166,7 +166,7 @@ pub fn justify(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> 
     }
     promises.iter().try_for_each(|signed| check(ctx, ballot, signed))?;
     basis(ctx, ballot, promises)
-        .ok_or_else(|| Fault::Inconsistent("promises from which no view of this leader follows".into()))
+        .ok_or_else(|| Fault::Inconsistent("promises that do not justify a view of this leader".into()))
 }
 
 /// Returns the data that follow from sound promises, or `None` if their proposer may not lead a view.

@@ -10,7 +10,7 @@ fn has_learnt(folder: &Path, result: [u8; 32], learnt: usize) {
 }
 
 fn unknown(why: &str) -> String {
-    format!("it cannot be known whether this model has learnt from these rows, because {why}")
+    format!("it is unknown whether this model has learnt from these rows, because {why}")
 }
 
 #[test]

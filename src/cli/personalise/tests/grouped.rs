@@ -71,6 +71,6 @@ fn a_patient_in_both_files_is_refused() {
     let run = |line: &str| run_line(folder.path(), line);
     run("personalise n --data own.csv --label outcome --validate other.csv --out p").unwrap();
     let error = run("personalise n --data own.csv --label outcome --validate both.csv --out q").unwrap_err();
-    let told = "--validate: 2 groups have rows in --data too: leave them out of one";
+    let told = "--validate: 2 groups have rows in --data too: leave them out of one of the two files";
     assert_eq!((error.to_string().as_str(), file("q").exists()), (told, false));
 }

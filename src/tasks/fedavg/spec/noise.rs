@@ -133,7 +133,7 @@ impl FedavgSpec {
     pub(crate) fn check_noise(&self, noise: &NoiseSpec, session: &Session) -> Result<(), SessionError> {
         const WITH: &str = "with privacy.epsilon";
         if self.weighting != Weighting::Equal {
-            let limit = format!("equal {WITH}: it would show numbers of rows");
+            let limit = format!("equal {WITH}: other weights would show numbers of rows");
             return refuse("fedavg.weighting", self.weighting.word(), &limit);
         }
         if !CLIP.contains(&self.clip) {

@@ -28,11 +28,13 @@ impl Compute {
                 let known = |peer: &Peer| *peer != from && self.setup.candidates.contains(peer);
                 if out.len() >= parties::CANDIDATES || !out.iter().all(known) {
                     return Err(Fault::Inconsistent(
-                        "it computes no more with a peer that never would".into(),
+                        "it refuses to compute with a peer that is not a candidate".into(),
                     ));
                 }
                 if !out.is_empty() && !self.setup.candidates.contains(&from) {
-                    return Err(Fault::Inconsistent("it says who computes, and never does".into()));
+                    return Err(Fault::Inconsistent(
+                        "it chooses who computes, and is not a candidate itself".into(),
+                    ));
                 }
                 if self.begun.insert(from, out).is_some() {
                     return Err(Fault::OutOfOrder("second beginning of an exchange"));

@@ -2,7 +2,7 @@
 //! "SHADE: Secure Hamming distance computation from oblivious transfer", Financial Cryptography Workshops
 //! 2013, with [`flyswarm_mpc::ot`].
 //!
-//! The owner with fewer rows (of equal ones the earlier) is the *receiver*, the other one the *sender*.
+//! The owner with fewer rows (in a tie the earlier) is the *receiver*, the other one the *sender*.
 //! There is one transfer for each bit of the receiver's codes, which carries a word for each row of the
 //! sender. For bit b of the receiver and bits a of the sender's rows, a xor b = a + b (1 - 2 a). The vector
 //! of a transfer is d = 1 - 2 a. The receiver's share of a row is the sum of p + b d over its bits, the

@@ -1,7 +1,7 @@
 //! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way,
 //! but packed ([`flyswarm_mpc::phe`]) instead of one ciphertext for each bit.
 //!
-//! The owner with fewer rows (of equal ones the earlier) is the *holder* of a key. It sends the other owner,
+//! The owner with fewer rows (in a tie the earlier) is the *holder* of a key. It sends the other owner,
 //! the *evaluator*, its rows encrypted, 512 at a time. For each row of the evaluator the holder gets an
 //! answer with the inner products with its own rows plus a mask mod 2^15. Because 2 (x mod 2^15) is 2 x mod
 //! 2^16, |a| - 2 x of the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.

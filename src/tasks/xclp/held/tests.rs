@@ -98,7 +98,7 @@ fn what_cannot_be_compared_is_refused_before_the_session() {
     let data = Dataset::new(1, vec![1.0; MOST + 1], Vec::new(), Vec::new()).unwrap();
     let mut many = Rows { labels: vec![Some(0); MOST + 1], ..Rows::new(Arc::new(data)) };
     let text = hold_out(&mut many, &classes(), 20, &SEED).unwrap_err();
-    assert_eq!(text, "4001 rows, at most 4000 can be compared with what they tell alone");
+    assert_eq!(text, "4001 rows, at most 4000 can be compared with the answer from own rows alone");
 }
 
 proptest! {

@@ -69,5 +69,5 @@ fn a_label_that_cannot_be_read_is_named_before_anything_is_drafted() {
     let error = draft(file.as_ref(), &Expected { label, ..Expected::default() }, &Rule::LOCAL)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("is the label, and of type nested, which is not read"), "{error}");
+    assert!(error.contains("is the label, and of type nested, which cannot be read"), "{error}");
 }

@@ -357,8 +357,8 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
         context.round().await;
         let share: Vec<R> = receive(context, Side::Before, count);
         if context.receive::<u64>(Side::Before, range.len()) != coin {
-            // One of the two lies. This party sends nothing more, so neither sees a value at one point and
-            // another value at another point.
+            // One of the two lies. This party sends nothing more: neither of them may see the values at two
+            // different points.
             return Err(Refused::Coins);
         }
         lower_of.shared(step, &lower[start..start + count]);

@@ -287,9 +287,9 @@ fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
     (0..count).map(|_| challenge(stream)).collect()
 }
 
-/// Adds the statements of the distances of all pairs. `codes` are whole blocks of rows of `bits` words,
-/// and `place` returns the place in the result of the product of row `j` of a block and row i, i up to the
-/// end of that block.
+/// Adds the statements of the distances of all pairs. `codes` are whole blocks of rows of `bits` words.
+/// `place` gets a row `j` of a block and a row i (up to the end of that block), and returns the place of
+/// their product in the result.
 ///
 /// The coin of a product is alpha_j beta_i (Freivalds, *Probabilistic Machines Can Use Less Running Time*,
 /// 1977). For block J, with sums alpha x over its rows and beta x over the rows up to its end,

@@ -124,8 +124,8 @@ impl Standing {
         self.fetch_failures.get(&peer).map_or(0, |&(times, _)| times)
     }
 
-    /// Returns whether this peer's claims are not relied on now: it failed to give what it claimed to
-    /// have at least `often` times, and its wait has not ended.
+    /// Returns whether this peer's claims are ignored now: at least `often` times it did not give what it
+    /// claimed to have, and its waiting time has not ended.
     pub(super) fn set_aside(&self, now: Time, peer: Peer, often: u32) -> bool {
         self.fetch_failures.get(&peer).is_some_and(|&(times, again)| times >= often && now < again)
     }

@@ -501,7 +501,7 @@ fn what_is_said_of_another_view_does_not_count_as_progress() {
     assert_eq!(stalled(true), [Reason::Stalled]);
 }
 
-/// While its disk holds a node up, the node reports that it still works. It reports this to its connected
+/// While a node waits for its disk, the node reports that it still works. It reports this to its connected
 /// neighbours in the view.
 #[test]
 fn a_node_that_is_held_up_says_that_it_is_there_to_whom_it_concerns() {
