@@ -63,14 +63,8 @@ fn a_custom_task_is_bounded_and_goes_with_no_other() {
             name("a").replacen("[custom]\nname = \"a\"", "", 1),
             "[custom] is missing, must be given with".into(),
         ),
-        (
-            name("a").replacen("\"custom\"", "\"sketch\"", 1),
-            "task is sketch, must be custom if there".into(),
-        ),
-        (
-            name("a").replacen("[custom]", flynn, 1),
-            "task is custom, must be flynn or tune if there".into(),
-        ),
+        (name("a").replacen("\"custom\"", "\"sketch\"", 1), "task is sketch, must be custom if there".into()),
+        (name("a").replacen("[custom]", flynn, 1), "task is custom, must be flynn or tune if there".into()),
         (
             name("a").replacen("[custom]", "[privacy]\nepsilon = 1\ntop = 1\n[custom]", 1),
             "task is custom, must be flynn, sketch or fedavg with privacy.epsilon".into(),
