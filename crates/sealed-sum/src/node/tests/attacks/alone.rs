@@ -591,14 +591,3 @@ fn who_blames_a_member_ends_the_view_unless_a_mark_already_keeps_the_two_apart()
         assert_eq!(one.failures(), ended, "marked: {marked}");
     }
 }
-
-#[test]
-fn a_peer_that_lacks_slots_again_is_reached_again() {
-    let mut one = One::strange(Vec::new());
-    let (peer, whole) = (one.others[0], one.node.ctx.plan.len() as u32);
-    one.greet(peer);
-    for (committed, unserved) in [(0, true), (whole, false), (0, true)] {
-        one.hear(peer, Message::Status { committed, in_view: false });
-        assert_eq!(one.node.presence.unserved().contains(&peer), unserved, "{committed}");
-    }
-}

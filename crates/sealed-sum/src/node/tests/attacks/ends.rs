@@ -133,3 +133,14 @@ fn a_peer_that_greets_late_is_sent_the_status_that_it_has_missed() {
         assert_eq!(one.last_to(peer).is_some_and(status), told, "{said} slots in the greeting");
     }
 }
+
+#[test]
+fn a_peer_that_lacks_slots_again_is_reached_again() {
+    let mut one = One::strange(Vec::new());
+    let (peer, whole) = (one.others[0], one.node.ctx.plan.len() as u32);
+    one.greet(peer);
+    for (committed, unserved) in [(0, true), (whole, false), (0, true)] {
+        one.hear(peer, Message::Status { committed, in_view: false });
+        assert_eq!(one.node.presence.unserved().contains(&peer), unserved, "{committed}");
+    }
+}
