@@ -215,7 +215,7 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
         ("\"flynn\"", CLASSES, FLYNN, "has no <code>[evaluate]</code>"),
         ("\"flynn\"", &*unit, &*noise, "paid for from the budget"),
         ("\"flynn\"\nselect = \"sketch\"", CLASSES, &*drawn, "If peers are drawn"),
-        ("\"tune\"", CLASSES, &*tune, "file of settings says"),
+        ("\"tune\"", CLASSES, &*tune, "file of settings has"),
         ("\"fedavg\"", CLASSES, "[fedavg]\nrounds = 2", "of training rows"),
         ("\"fedavg\"", CLASSES, HELD, "accuracy on held-out rows"),
         ("\"xclp\"", CLASSES, "", "hold_out = 20"),

@@ -129,7 +129,7 @@ fn what_cannot_be_made_personal_is_refused_by_name() {
         ),
         ("personalise n --data d.csv --k 0", "k is 0, must be 1 to 1024"),
         ("personalise n --data d.csv --scale 0", "scale is 0, must be above 0"),
-        ("personalise n --data d.csv --rate 0", "--rate 0"),
+        ("personalise n --data d.csv --rate 0", "--rate is 0, must be above 0"),
         ("personalise n --data d.csv --out d.csv", "exists"),
     ] {
         assert!(refused(line).contains(text), "{line}: {}", refused(line));

@@ -67,7 +67,7 @@ fn a_trainer_that_fails_gives_one_line_that_says_how() {
         (answering("rm answer.safetensors"), "answer.safetensors: No such file"),
         (answering("echo loss 3"), "the answer \"loss 3\": expected value"),
         (SAME.replace("60", "61"), "the answer is of round 1 and 61 rows, expected round 1 and 60 rows"),
-        (SAME.replace("0.75", "75"), "loss 0.5 and accuracy 75 cannot be"),
+        (SAME.replace("0.75", "75"), "loss 0.5 and accuracy 75 are impossible"),
     ] {
         let error = one(&command, LONG).unwrap_err();
         assert!(
