@@ -135,7 +135,7 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
     let file = bad.write("huge.toml", "#".repeat((1 << 20) + 1));
     bad.refused("session", &file, &[], 2, &["huge.toml: has more than 1048576 bytes"]);
     let file = bad.session("unknown.toml", "min_peers", "max_peers");
-    bad.refused("session", &file, &[], 2, &["unknown.toml: line 11: unknown field `max_peers`"]);
+    bad.refused("session", &file, &[], 2, &["unknown.toml: line 12: unknown field `max_peers`"]);
     let file = bad.session("range.toml", "gamma = 0.5", "gamma = 1.5");
     bad.refused("session", &file, &[], 2, &["range.toml: flynn.gamma is 1.5, must be from 0 to below 1"]);
     let custom = CustomSpec { name: "fed-avg-2".into(), bytes: vec![1, 2] };

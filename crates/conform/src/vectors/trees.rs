@@ -254,12 +254,19 @@ pub(crate) fn members() -> Value {
             session.peers().filter(|&peer| peer != first).map(|peer| (first.0, peer.0)).collect();
         let chain = said("an author that a quorum needs is kept apart from everybody");
         let chain = fewest(chain.marked(&apart[..apart.len().min(usize::from(theta) + 1)]), &[first]);
+        // Together with the others it is not a quorum, so the peer that would be left out stays.
+        let mut unreached = said("an author that the others do not reach").marked(&charged(first));
+        let last = others[others.len() - 1];
+        for (author, reached) in &mut unreached.reached {
+            reached.retain(|&peer| peer != last || *author == last);
+        }
         let all: Vec<_> = others.iter().map(|peer| (leader.0, peer.0)).collect();
         let said = [
             said("no marks"),
             needed,
             needed_leader,
             chain,
+            unreached,
             alone,
             gone,
             over,
@@ -279,6 +286,11 @@ pub(crate) fn members() -> Value {
     let count = |holds: &dyn Fn(&Value) -> bool| cases.iter().filter(|case| holds(case)).count();
     assert!(count(&|case| case["tree"].is_null()) > 5);
     assert!(count(&|case| case["left_out"].as_array().is_some_and(|out| out.len() > 1)) > 2);
+    let stays = |case: &Value| {
+        let (out, members) = (case["left_out"].as_array(), case["members"].as_array());
+        out.zip(members).is_some_and(|(out, members)| out.iter().any(|peer| members.contains(peer)))
+    };
+    assert!(count(&stays) > 0);
     let sessions: BTreeMap<_, _> =
         ROSTERS.iter().map(|&(peers, _)| (peers.to_string(), small_text(peers))).collect();
     json!({
