@@ -403,7 +403,7 @@ fn rules_of_a_preparation_are_kept() {
     assert!(broken(|p| p.columns[3].max = Some(-1.0)).contains("at least min"));
     assert!(broken(|p| p.columns[0].others_missing = true).contains("others_missing of column \"age\""));
     assert!(broken(|p| p.columns[2].others_missing = true).contains("others_missing of column \"stage\""));
-    assert!(broken(|p| p.columns[1].clip = true).contains("only of numbers and dates"));
+    assert!(broken(|p| p.columns[1].clip = true).contains("only numbers and dates have limits"));
     assert!(broken(|p| p.label = Some("age".into())).contains("\"age\" twice"));
     assert!(broken(|p| p.columns[2].name = "sex=f".into()).contains("the name of one feature only"));
     assert!(broken(|p| p.delimiter = Some(b'x')).contains("delimiter is 'x'"));

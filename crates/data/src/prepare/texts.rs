@@ -183,7 +183,7 @@ mod tests {
         assert!(
             said(&[Likeness::Same, Likeness::Alike, Likeness::Other]).starts_with("2 of 3 texts are like")
         );
-        assert!(said(&[Likeness::Same, Likeness::Same]).contains("if files were put together"));
+        assert!(said(&[Likeness::Same, Likeness::Same]).contains("if several files were joined"));
         assert_eq!(said(&[Likeness::Same, Likeness::Other]), "", "a column called as one of its levels");
     }
 
