@@ -145,7 +145,15 @@ impl Check {
                 scope.spawn(move || {
                     while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let begun = now();
-                        let wrong = self.try_out(case, base.join(case.name));
+                        let mut wrong = self.try_out(case, base.join(case.name));
+                        // On a busy machine a view may have another tree, in which nothing deviates.
+                        for attempt in 2..4 {
+                            let unseen = |why: &String| why.contains(trial::NO_OCCASION);
+                            if !matches!(&wrong, Ok(Some(wrong)) if wrong.iter().any(unseen)) {
+                                break;
+                            }
+                            wrong = self.try_out(case, base.join(format!("{}-{attempt}", case.name)));
+                        }
                         let seconds = begun.elapsed().as_secs_f64();
                         let outcome = wrong.map(|wrong| Outcome { case: *case, wrong, seconds });
                         if sender.send((case.name, outcome)).is_err() {

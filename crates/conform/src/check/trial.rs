@@ -29,6 +29,8 @@ const COMMITTED: Duration = Duration::from_secs(8);
 const MET: Duration = Duration::from_secs(20);
 /// Time for a message to arrive and for its effects to be saved to disk.
 const ARRIVES: Duration = Duration::from_millis(500);
+/// Words of the error if nothing could deviate.
+pub(super) const NO_OCCASION: &str = "had no occasion to send";
 
 impl Check {
     /// Returns the program's errors in a case; `None` if the case is not tried.
@@ -223,7 +225,7 @@ fn judge_deviation(kind: &Kind, ground: &Ground, who: usize) -> Option<String> {
     let (who_is, checked) = (ground.name(who), ground.name(ground.checked));
     let events = &ground.told[who];
     let Some(at) = events.iter().position(|event| event["event"] == "deviated") else {
-        return Some(format!("{who_is} had no occasion to send {}", kind.about));
+        return Some(format!("{who_is} {NO_OCCASION} {}", kind.about));
     };
     let of_checked = |event: &str| {
         let place = events[at..].iter().rposition(|told| told["event"] == event && told["peer"] == checked);

@@ -168,12 +168,7 @@ pub(super) const BY_CHILD: [Kind; 32] = [
             matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
         })
     },
-    by_child(
-        "lacking",
-        "a message that it lacks a slot, after it has claimed the slot",
-        "section 14",
-        |case| ahead(case),
-    ),
+    by_child("lacking", "a message that it lacks a slot, after it has claimed the slot", "section 14", ahead),
     Kind {
         when: When::Always,
         ..by_child(
