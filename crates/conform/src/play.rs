@@ -84,8 +84,9 @@ impl Play {
             return prepare(&value, (toml, &session), live, folder, wrong);
         }
         let (frames, _) = load(&self.trace)?;
+        let at = self.at.clone().ok_or_else(|| Failure::Input("--at: no address".into()))?;
         let mut roles = self.roles(&value, &session, live)?;
-        let compared = play(&frames, &mut roles, live, peer_id(&session.key(live)));
+        let compared = play(&frames, &mut roles, live, &(peer_id(&session.key(live)), at));
         for (_, role) in roles {
             let _ = role.network.shutdown(Duration::from_secs(1));
         }
@@ -99,7 +100,7 @@ impl Play {
         }
     }
 
-    /// Connects the played peers to the live one.
+    /// Starts the played peers. They do not connect yet.
     fn roles(&self, value: &Value, session: &Session, live: Peer) -> Result<BTreeMap<u64, Role>, Failure> {
         let mut roles = BTreeMap::new();
         for (place, &number) in self.played.iter().enumerate() {
@@ -116,10 +117,7 @@ impl Play {
             }
             let seed = Zeroizing::new(*identity.seed());
             let of_peer = |entry: &Entry| (peer_id(&entry.key), Vec::new());
-            let mut addresses: BTreeMap<PeerId, Vec<Multiaddr>> =
-                session.roster.iter().map(of_peer).collect();
-            addresses.insert(peer_id(&session.key(live)), self.at.clone().into_iter().collect());
-            let mut config = Config::new(seed, addresses);
+            let mut config = Config::new(seed, session.roster.iter().map(of_peer).collect());
             config.patience = Duration::ZERO;
             let (network, events) =
                 Network::spawn(config).map_err(|error| Failure::Environment(error.to_string()))?;
@@ -148,24 +146,23 @@ fn from_net(channel: net::Channel) -> Channel {
 type Differs = (String, Value);
 
 /// Sends the recorded frames of the played peers, in the order of the trace. Each frame is sent once all
-/// frames recorded before it have come. Returns the number of compared frames, or the first difference.
+/// frames recorded before it have come. A peer connects at the first frame between it and the live peer: a
+/// `Hello` to a peer that connects late shows what the live peer knows by then. Returns the number of
+/// compared frames, or the first difference.
 fn play(
     frames: &[TracedFrame],
     roles: &mut BTreeMap<u64, Role>,
     live: Peer,
-    address: PeerId,
+    (address, at): &(PeerId, Multiaddr),
 ) -> Result<Result<usize, Differs>, Failure> {
-    let until = now() + PATIENCE;
-    while roles.values().any(|role| !role.up) {
-        roles.values_mut().for_each(Role::look);
-        if now() >= until {
-            return Err(Failure::Session(format!("peer {} is not there after {PATIENCE:?}", live.0)));
-        }
-    }
+    let address = *address;
     let number = Some(u64::from(live.0));
     let (mut compared, mut last) = (0, None);
     for (place, frame) in frames.iter().enumerate() {
         let (Some(from), Some(to), Some(channel)) = (frame.from, frame.to, frame.channel) else { continue };
+        if number == Some(to) || number == Some(from) {
+            connect(roles, if number == Some(to) { from } else { to }, address, at)?;
+        }
         if number == Some(to)
             && let Some(role) = roles.get(&from)
         {
@@ -193,6 +190,29 @@ fn play(
         }
     }
     Ok(Ok(compared))
+}
+
+/// Connects a role to the live peer, unless it was connected before.
+fn connect(
+    roles: &mut BTreeMap<u64, Role>,
+    number: u64,
+    address: PeerId,
+    at: &Multiaddr,
+) -> Result<(), Failure> {
+    let Some(role) = roles.get(&number).filter(|role| !role.up) else { return Ok(()) };
+    // What the live peer got before must be taken in before this connection is there.
+    std::thread::sleep(APART);
+    for command in [Command::AddAddress(address, at.clone()), Command::Dial(address)] {
+        role.network.send(command).map_err(|error| Failure::Environment(error.to_string()))?;
+    }
+    let until = now() + PATIENCE;
+    while !roles[&number].up {
+        roles.values_mut().for_each(Role::look);
+        if now() >= until {
+            return Err(Failure::Session(format!("the live peer is not there after {PATIENCE:?}")));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the next frame that the live peer sends to a role.
