@@ -85,7 +85,7 @@ impl Play {
         }
         let (frames, _) = load(&self.trace)?;
         let at = self.at.clone().ok_or_else(|| Failure::Input("--at: no address".into()))?;
-        let mut roles = self.roles(&value, &session, live)?;
+        let mut roles = self.roles(&value, &session)?;
         let compared = play(&frames, &mut roles, live, &(peer_id(&session.key(live)), at));
         for (_, role) in roles {
             let _ = role.network.shutdown(Duration::from_secs(1));
@@ -101,7 +101,7 @@ impl Play {
     }
 
     /// Starts the played peers. They do not connect yet.
-    fn roles(&self, value: &Value, session: &Session, live: Peer) -> Result<BTreeMap<u64, Role>, Failure> {
+    fn roles(&self, value: &Value, session: &Session) -> Result<BTreeMap<u64, Role>, Failure> {
         let mut roles = BTreeMap::new();
         for (place, &number) in self.played.iter().enumerate() {
             let identity = match self.keys.get(place) {
