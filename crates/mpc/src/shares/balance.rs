@@ -8,6 +8,7 @@
 
 use super::bits::{Adder, a2b};
 use super::lookup::lookup;
+use super::primitives::multiply;
 use super::truncate::truncate;
 use super::{Context, Shared};
 use crate::propagation::integer::BALANCE_BITS;
@@ -33,5 +34,6 @@ pub async fn weights(
 pub async fn balanced(context: &mut Context, scores: &Shared<u64>, weights: &Shared<u64>) -> Shared<u64> {
     let points = scores.len() / weights.len().max(1);
     let weights = weights.map(|share| share.repeat(points));
-    truncate(context, &scores.product(&weights), BALANCE_BITS).await
+    let product = multiply(context, scores, &weights).await;
+    truncate(context, &product, BALANCE_BITS).await
 }

@@ -164,24 +164,30 @@ pub async fn carry(
 }
 
 /// Returns two numbers in planes that add up to `x` mod 2^count: one dealt by role 0, one held by roles 1
-/// and 2.
-async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) -> [Vec<Shared<Bits>>; 2] {
+/// and 2. Of words of 64 bits, plane 64 is the carry of the sum of shares 0 and 1.
+pub async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) -> [Vec<Shared<Bits>>; 2] {
     let width = words(x.len());
     let sum = (context.role() == 0).then(|| {
         let sum: Vec<T> = x.own.iter().zip(&x.next).map(|(&a, &b)| a.add(b)).collect();
-        planes(&sum, count)
+        let mut out = planes(&sum, count.min(LANES));
+        if count > LANES {
+            let carry = sum.iter().zip(&x.own).map(|(sum, own)| u64::from(sum.bits() < own.bits()));
+            out.extend(planes(&carry.collect::<Vec<u64>>(), 1));
+        }
+        out
     });
     let dealt = deal(context, 0, count * width, sum.as_deref());
     context.round().await;
-    let first = dealt.receive(context);
-    if let Some(log) = context.log() {
-        statements::sum_of_shares(context, &log, x, &first, count);
-    }
+    let first = dealt.receive(context, |log, dealt| statements::sum_of_shares(context, log, x, dealt, count));
     let mut second = Shared::zeros(count * width);
-    match context.role() {
-        1 => second.next = planes(&x.next, count),
-        2 => second.own = planes(&x.own, count),
-        _ => {}
+    let held = match context.role() {
+        1 => Some((&mut second.next, &x.next)),
+        2 => Some((&mut second.own, &x.own)),
+        _ => None,
+    };
+    if let Some((second, share)) = held {
+        let planes = planes(share, count.min(LANES));
+        second[..planes.len()].copy_from_slice(&planes);
     }
     [first.chunks(width), second.chunks(width)]
 }
@@ -225,10 +231,7 @@ pub async fn b2a_part<T: Proved, const N: usize>(
     });
     let dealt = deal(context, 0, bits.len() * len, known.as_deref());
     context.round().await;
-    let dealt = dealt.receive(context);
-    if let Some(log) = context.log() {
-        statements::exclusive_or(context, &log, bits, len, &dealt);
-    }
+    let dealt = dealt.receive(context, |log, dealt| statements::exclusive_or(context, log, bits, len, dealt));
     let mut sums = std::array::from_fn(|_| vec![T::default(); len]);
     // Role 1 has share 1 of u and adds b; role 2 has share 0.
     let (u, first) = match context.role() {
@@ -260,7 +263,8 @@ pub async fn b2a<T: Proved, const N: usize>(
 ) -> Shared<T> {
     let (parts, dealt) = b2a_part(context, bits, len, weights).await;
     reshare_proved(context, parts.concat(), |context, log, shared, masks| {
-        statements::converted(context, log, (bits, len), &dealt, weights, (shared, masks));
+        let (bits, result) = ((bits, len), (shared, masks));
+        statements::converted(context, log, bits, &dealt, weights, result, statements::Added::default());
     })
     .await
 }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::balance::balanced;
 use super::newton::Reciprocals;
-use super::primitives::{multiply, reshare_proved};
+use super::primitives::{multiply, reshare_products, reshare_proved};
 use super::proofs::extension::{Extension as _, Galois};
 use super::proofs::log::Log;
 use super::proofs::statements;
@@ -232,7 +232,9 @@ pub async fn propagate(
         let reached = reshare_proved(context, graph.times(from, columns), statement).await;
         let mut part = reached.product(&inverses);
         part.iter_mut().zip(from.product(&kept)).for_each(|(x, y)| *x = x.wrapping_add(y));
-        let next = truncate(context, &part, bits).await;
+        let pairs = || vec![(reached.clone(), inverses.clone()), (from.clone(), kept.clone())];
+        let scaled = reshare_products(context, part, pairs).await;
+        let next = truncate(context, &scaled, bits).await;
         if step == 1 {
             last = next;
         } else {
@@ -246,8 +248,7 @@ pub async fn propagate(
         let rows = move |coins: &[Galois<u64>], side: Side| graph.combined(coins, side);
         statements::graph(&log, (plan.points(), columns), products, rows);
     }
-    // Each role's part of the sum is its own share.
-    let scores = truncate(context, &sum.own, COEFFICIENT_BITS).await;
+    let scores = truncate(context, &sum, COEFFICIENT_BITS).await;
     match &reciprocals.classes {
         None => scores,
         Some(weights) => balanced(context, &scores, weights).await,

@@ -89,7 +89,8 @@ async fn leading(context: &mut Context, bits: Vec<Shared<Bits>>) -> Vec<Shared<B
 }
 
 async fn times(context: &mut Context, x: &Shared<u64>, y: &Shared<u64>, bits: u32) -> Shared<u64> {
-    truncate(context, &x.product(y), bits).await
+    let product = multiply(context, x, y).await;
+    truncate(context, &product, bits).await
 }
 
 /// Returns c - x.
@@ -105,12 +106,9 @@ async fn inverse(context: &mut Context, mantissa: &Shared<u64>, scale: &Shared<u
     }
     let low = context.plus(y, INVERSE_EXCESS.wrapping_neg());
     let bits = 2 * NEWTON_BITS - RECIPROCAL_BITS;
-    let mut part = low.product(scale);
-    if context.role() == 0 {
-        // Round down, not to the nearest.
-        part.iter_mut().for_each(|x| *x = x.wrapping_sub(1 << (bits - 1)));
-    }
-    truncate(context, &part, bits).await
+    let product = multiply(context, &low, scale).await;
+    // Round down, not to the nearest.
+    truncate(context, &context.plus(product, (1u64 << (bits - 1)).wrapping_neg()), bits).await
 }
 
 async fn inverse_root(context: &mut Context, mantissa: &Shared<u64>, root: &Shared<u64>) -> Shared<u64> {

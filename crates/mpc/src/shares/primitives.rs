@@ -1,9 +1,13 @@
 //! Reshare, open, products and private inputs (Araki et al., CCS 2016, sections 2 and 3).
 
+use sha2::Digest;
+use zeroize::Zeroizing;
+
 use super::proofs::log::{Log, Proved};
 use super::proofs::statements::{Masks, products};
 use super::round::{Part, Side, together};
 use super::{Bits, Context, Ring, Shared};
+use flyswarm_sealed_sum::crypto::tagged_hash;
 
 /// Number of lanes of a word of bits.
 pub const LANES: usize = 64;
@@ -50,14 +54,37 @@ pub async fn reshare_products<T: Proved>(
     reshare_proved(context, part, |_, log, shared, masks| products(log, shared, masks, pairs())).await
 }
 
-/// Opens a shared value to all three parties. Takes one word per party and one round.
-pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Vec<T> {
+/// Opens a shared value to all three parties, once all statements so far are proved. Takes one word per
+/// party and one round. Each party gets the missing share from the party before it and the hash of that share
+/// from the party after it.
+///
+/// # Errors
+/// If they differ: one of the two deviates.
+pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Result<Vec<T>, Differs> {
+    if let Some(log) = context.log() {
+        log.proved().await;
+    }
+    let hash = |share: &[T]| -> [u8; 32] {
+        let mut bytes = Zeroizing::new(Vec::new());
+        T::write_all(share, &mut bytes);
+        tagged_hash("opened").chain_update(&*bytes).finalize().into()
+    };
     context.send(Side::After, &shared.own);
+    context.wire().send_bytes(Side::Before, &hash(&shared.next));
     context.round().await;
     let missing: Vec<T> = context.receive(Side::Before, shared.len());
+    let expected: [u8; 32] =
+        context.wire().receive_bytes(Side::After, 32, |hash| hash.try_into().unwrap_or([0; 32]));
+    if hash(&missing) != expected {
+        return Err(Differs);
+    }
     let held = shared.own.iter().zip(&shared.next);
-    held.zip(missing).map(|((&a, &b), c)| a.add(b).add(c)).collect()
+    Ok(held.zip(missing).map(|((&a, &b), c)| a.add(b).add(c)).collect())
 }
+
+/// The two others have shown different copies of a share that is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Differs;
 
 /// Returns products word by word (`and` for bits). Takes one word per party and one round.
 pub async fn multiply<T: Proved>(context: &mut Context, x: &Shared<T>, y: &Shared<T>) -> Shared<T> {
@@ -122,10 +149,14 @@ pub struct PendingShares<T> {
 }
 
 impl<T: Ring> PendingShares<T> {
-    /// Returns the shares. Must be called in the order of the deals.
-    pub fn receive(mut self, context: &Context) -> Shared<T> {
+    /// Returns the shares. Must be called in the order of the deals. `statement` adds to the log what the
+    /// dealer must prove.
+    pub fn receive(mut self, context: &Context, statement: impl FnOnce(&Log, &Shared<T>)) -> Shared<T> {
         if self.due {
             self.shared.own = context.receive(Side::Before, self.shared.len());
+        }
+        if let Some(log) = context.log() {
+            statement(&log, &self.shared);
         }
         self.shared
     }

@@ -9,9 +9,9 @@ use super::lookup::lookup;
 use super::nearest::nearest;
 use super::newton::reciprocals;
 use super::output::{Sealed, seal};
-use super::primitives::{LANES, Range, in_thirds, thirds};
+use super::primitives::{Differs, LANES, Range, in_thirds, thirds};
 use super::round::{Part, Side, together};
-use super::shuffle::{Edges, compact, densify, gather, transposed};
+use super::shuffle::{Edges, compact, densify, gather, hide, transposed};
 use super::{Bits, Context, Shared, Stage};
 use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
 
@@ -28,6 +28,8 @@ pub enum Outcome {
     Alone(Side),
     /// Data from this side contradict this party's data: one of the three parties deviates.
     Doubt(Side),
+    /// The two other parties have shown different copies of a share that is opened: one of them deviates.
+    Differs,
 }
 
 /// Returns the program of one party, ready to be driven. It is compiled in this package, which is
@@ -62,7 +64,7 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     };
     context.enter(Stage::Nearest);
     let chosen = nearest(context, &keys, plan.points(), plan.k()).await;
-    let edges = edges(context, &plan, keys, chosen).await;
+    let Ok(edges) = edges(context, &plan, keys, chosen).await else { return Outcome::Differs };
     let weights = weights(context, &plan, &edges).await;
     let (graph, degrees) = dense(context, &plan, edges, &weights).await;
     context.enter(Stage::Degrees);
@@ -135,12 +137,15 @@ fn memory_after_input(points: usize, classes: u64, k: usize) -> u64 {
 }
 
 /// Returns the edges of the points, by thirds of the rows of each step.
+///
+/// # Errors
+/// If the two others show different copies of a share that is opened.
 pub async fn edges(
     context: &mut Context,
     plan: &Plan,
     keys: Vec<Shared<Bits>>,
     chosen: Shared<Bits>,
-) -> Vec<Edges> {
+) -> Result<Vec<Edges>, Differs> {
     context.enter(Stage::Compaction);
     let points = plan.points();
     // Lowest plane first, the mark above the key. A row of the mask runs across the matrix of choices.
@@ -148,19 +153,20 @@ pub async fn edges(
     planes.reverse();
     planes.push(chosen.map(|bits| transposed(bits, points)));
     drop(chosen);
-    let planes = &planes;
-    let mut edges = Vec::new();
+    let mut hidden = Vec::new();
     for step in steps(points) {
+        let planes = &planes;
         let found = in_thirds(context, step.len(), 1, |mut context, rows| {
             let rows = step.start + rows.start..step.start + rows.end;
             Box::pin(async move {
                 let rows = gather(planes, rows, points);
-                compact(&mut context, rows, points, plan.key_bits(), plan.k()).await
+                hide(&mut context, rows, points, plan.key_bits()).await
             })
         });
-        edges.extend(found.await);
+        hidden.extend(found.await);
     }
-    edges
+    drop(planes);
+    compact(context, hidden, points, plan.key_bits(), plan.k()).await
 }
 
 /// Returns the weights of all edges, row after row.

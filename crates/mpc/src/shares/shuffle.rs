@@ -6,18 +6,22 @@
 //! uniform places. The inverse permutations bring weights from the opened places back to their original
 //! places.
 
+use std::sync::Arc;
+
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
-use super::context::blend;
+use super::context::Step;
 use super::permutation::Permutations;
-use super::primitives::{LANES, open};
+use super::primitives::{Differs, LANES, open};
+use super::proofs::log::Proved;
+use super::proofs::statements::{self, Hop};
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
 
 /// Permutations of the rows that a party knows: those that it shares with each neighbour.
 #[derive(Debug)]
 pub struct Secrets {
-    before: Permutations,
-    after: Permutations,
+    before: Arc<Permutations>,
+    after: Arc<Permutations>,
 }
 
 impl Secrets {
@@ -26,56 +30,7 @@ impl Secrets {
         let draw = |side| Permutations::draw(&mut step.stream(side), rows, width);
         #[cfg(test)]
         let draw = |side| if context.tape().one_permutation { draw(side).one_for_all() } else { draw(side) };
-        Self { before: draw(Side::Before), after: draw(Side::After) }
-    }
-}
-
-fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
-    a.iter_mut().zip(b).for_each(|(a, &b)| *a = combine(*a, b));
-    a
-}
-
-/// Returns the data of a party at the beginning of a shuffle: the sum of both shares at role `both`, the
-/// next share at role `next`, nothing at the third role.
-fn begin<T: Ring>(role: usize, both: usize, next: usize, rows: Shared<T>) -> Vec<T> {
-    match role {
-        role if role == both => pairwise(rows.own, &rows.next, T::add),
-        role if role == next => rows.next,
-        _ => Vec::new(),
-    }
-}
-
-/// Value in two parts at two roles, in transit.
-struct Halves<'a> {
-    context: &'a mut Context,
-    /// Number of used bits of a word: at most 57, or 64 for all.
-    bits: u32,
-}
-
-impl Halves<'_> {
-    fn send<T: Ring>(&self, to: Side, words: &[T]) {
-        if self.bits < 64 {
-            send_packed(self.context, to, words, self.bits);
-        } else {
-            self.context.send(to, words);
-        }
-    }
-
-    fn receive<T: Ring>(&self, from: Side, len: usize) -> Vec<T> {
-        if self.bits < 64 {
-            receive_packed(self.context, from, len, self.bits)
-        } else {
-            self.context.receive(from, len)
-        }
-    }
-
-    /// Combines words with a mask of the used bits, which is shared with a neighbour if `side` is set.
-    fn mask<T: Ring>(&mut self, side: Option<Side>, words: &mut [T], combine: impl Fn(T, T) -> T) {
-        let step = self.context.step();
-        let Some(side) = side else { return };
-        let used = if self.bits < 64 { (1 << self.bits) - 1 } else { u64::MAX };
-        let mask = |x, mask: T| combine(x, T::from_bits(mask.bits() & used));
-        blend(&mut step.stream(side), words, mask);
+        Self { before: Arc::new(draw(Side::Before)), after: Arc::new(draw(Side::After)) }
     }
 }
 
@@ -88,130 +43,158 @@ fn partner(me: usize, key: usize) -> Option<Side> {
     }
 }
 
+/// Words that can be shuffled.
+pub trait Shuffled: Ring {
+    /// Words of the statements about a shuffle.
+    type Kind: Proved;
+}
+
+impl Shuffled for u64 {
+    type Kind = Self;
+}
+
+impl Shuffled for Xor<u16> {
+    type Kind = Bits;
+}
+
+/// Number of used bits of a word: at most 57, or 64 for all.
+#[derive(Clone, Copy, Debug)]
+struct Used(u32);
+
+impl Used {
+    fn only<T: Ring>(self, words: &mut [T]) {
+        if self.0 < 64 {
+            let used = (1 << self.0) - 1;
+            words.iter_mut().for_each(|word| *word = T::from_bits(word.bits() & used));
+        }
+    }
+
+    fn send<T: Ring>(self, context: &Context, to: Side, words: &[T]) {
+        if self.0 < 64 {
+            send_packed(context, to, words, self.0);
+        } else {
+            context.send(to, words);
+        }
+    }
+
+    fn receive<T: Ring>(self, context: &Context, from: Side, len: usize) -> Vec<T> {
+        if self.0 < 64 { receive_packed(context, from, len, self.0) } else { context.receive(from, len) }
+    }
+}
+
 /// Permutes rows of `width` words with secret permutations, in three rounds. Words use their lowest `bits`
 /// bits.
-pub async fn shuffle<T: Ring>(
+pub async fn shuffle<T: Shuffled>(
     context: &mut Context,
-    rows: Shared<T>,
+    mut rows: Shared<T>,
     width: usize,
     bits: u32,
 ) -> (Shared<T>, Secrets) {
-    let len = rows.len();
-    let secrets = Secrets::draw(context, len / width, width);
-    // Roles 0 and 1 begin. Role 2 continues for role 0, then role 0 continues for role 1.
-    let start = begin(context.role(), 0, 1, rows);
-    let shuffled = hops(
-        context,
-        start,
-        [(1, 0, Side::Before), (2, 1, Side::Before), (0, 3, Side::Before)],
-        bits,
-        |side, rows| {
-            let of = if side == Side::Before { &secrets.before } else { &secrets.after };
-            of.apply(rows)
-        },
-        len,
-    )
-    .await;
-    // The halves at roles 2 and 0 become share 0, after shares 1 and 2 are drawn and subtracted.
-    let shared = settle(context, shuffled, [1, 2], bits, len).await;
-    (shared, secrets)
+    let secrets = Secrets::draw(context, rows.len() / width, width);
+    for key in [1, 2, 0] {
+        rows = hop(context, rows, (key, Way::There), &secrets, Used(bits)).await;
+    }
+    (rows, secrets)
 }
 
 /// Permutes rows back, in three rounds.
-pub async fn unshuffle<T: Ring>(
+pub async fn unshuffle<T: Shuffled>(
     context: &mut Context,
-    rows: Shared<T>,
+    mut rows: Shared<T>,
     secrets: &Secrets,
     bits: u32,
 ) -> Shared<T> {
-    let len = rows.len();
-    // Roles 2 and 0 begin. Role 1 continues for role 0, then role 0 continues for role 2.
-    let start = begin(context.role(), 2, 0, rows);
-    let back = hops(
-        context,
-        start,
-        [(0, 0, Side::After), (2, 2, Side::After), (1, 3, Side::After)],
-        bits,
-        |side, rows| {
-            let of = if side == Side::Before { &secrets.before } else { &secrets.after };
-            of.invert(rows)
-        },
-        len,
-    )
-    .await;
-    settle(context, back, [0, 2], bits, len).await
-}
-
-/// Makes three hops. At each, the two roles with that key permute and mask their halves: one adds the
-/// mask, the other subtracts it. Then the named role, if any, hands its half on.
-async fn hops<T: Ring>(
-    context: &mut Context,
-    mut half: Vec<T>,
-    plan: [(usize, usize, Side); 3],
-    bits: u32,
-    permute: impl Fn(Side, &[T]) -> Vec<T>,
-    len: usize,
-) -> Vec<T> {
-    let role = context.role();
-    for (key, sender, to) in plan {
-        let side = partner(role, key);
-        if let Some(side) = side {
-            half = permute(side, &half);
-        }
-        // The two holders of a key see each other on opposite sides.
-        let combine = if side == Some(Side::Before) { T::sub } else { T::add };
-        Halves { context: &mut *context, bits }.mask(side, &mut half, combine);
-        if sender == 3 {
-            continue;
-        }
-        let halves = Halves { context: &mut *context, bits };
-        let receiver = (sender + if to == Side::After { 1 } else { 2 }) % 3;
-        if role == sender {
-            halves.send(to, &half);
-            half = Vec::new();
-        }
-        halves.context.round().await;
-        if role == receiver {
-            half = halves.receive(if to == Side::After { Side::Before } else { Side::After }, len);
-        }
+    for key in [0, 2, 1] {
+        rows = hop(context, rows, (key, Way::Back), secrets, Used(bits)).await;
     }
-    half
+    rows
 }
 
-/// Makes shares from two halves. Two shares are drawn, each with the key of its number. Each of the two
-/// roles with a half subtracts the drawn share that it knows. The two exchange the results, whose sum is
-/// the third share.
-async fn settle<T: Ring>(
+/// Direction of a permutation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    There,
+    Back,
+}
+
+impl Way {
+    fn permute<T: Ring>(self, permutations: &Permutations, rows: &[T]) -> Vec<T> {
+        if self == Self::There { permutations.apply(rows) } else { permutations.invert(rows) }
+    }
+
+    fn other(self) -> Self {
+        if self == Self::There { Self::Back } else { Self::There }
+    }
+}
+
+/// Permutes rows with the permutations of one pair of roles, and shares them anew, in one round. After each
+/// hop, all three roles hold replicated shares again (Laur, Willemson & Zhang, *Round-Efficient Oblivious
+/// Database Manipulation*, ISC 2011), so that each message can be proved.
+///
+/// With key k, role k and role k - 1 draw r_1, r_2 and so the new share y_k = r_1 + r_2. Role k - 1 sends
+/// y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, role k sends it y_(k+1) = pi(x_(k+1)) - r_2.
+async fn hop<T: Shuffled>(
     context: &mut Context,
-    half: Vec<T>,
-    drawn: [usize; 2],
-    bits: u32,
-    len: usize,
+    x: Shared<T>,
+    (key, way): (usize, Way),
+    secrets: &Secrets,
+    used: Used,
 ) -> Shared<T> {
-    let role = context.role();
-    let open = 3 - drawn[0] - drawn[1];
-    let mut shares: [Vec<T>; 3] = Default::default();
-    for key in drawn {
-        let side = partner(role, key);
-        let mut share = vec![T::default(); if side.is_some() { len } else { 0 }];
-        Halves { context: &mut *context, bits }.mask(side, &mut share, |_, mask| mask);
-        shares[key] = share;
+    let side = partner(context.role(), key);
+    let [one, two] = [context.step(), context.step()];
+    let draw = |step: &Step, side| {
+        let mut words = step.draw::<T>(side, x.len());
+        used.only(&mut words);
+        words
+    };
+    let Some(side) = side else {
+        context.round().await;
+        let own = used.receive(context, Side::Before, x.len());
+        let next = used.receive(context, Side::After, x.len());
+        let y = Shared { own, next };
+        if let Some(log) = context.log() {
+            statements::permuted(&log, Hop::Taken { x, y: y.clone() });
+        }
+        return y;
+    };
+    let (r1, r2) = (draw(&one, side), draw(&two, side));
+    let drawn = pairwise(r1.clone(), &r2, T::add);
+    let pi = if side == Side::Before { &secrets.before } else { &secrets.after };
+    let (mut sent, to) = match side {
+        // Role k.
+        Side::Before => (pairwise(way.permute(pi, &x.next), &r2, T::sub), Side::After),
+        // Role k - 1.
+        Side::After => {
+            let sum = pairwise(x.own.clone(), &x.next, T::add);
+            (pairwise(way.permute(pi, &sum), &r1, T::sub), Side::Before)
+        }
+    };
+    #[cfg(test)]
+    if let Some(log) = context.log() {
+        log.cheat(&mut sent);
+        used.only(&mut sent);
     }
-    // Role `open` and the role before it hold share `open`. They have the halves.
-    let (upper, lower) = (open, (open + 2) % 3);
-    let halves = Halves { context, bits };
-    let other = if role == upper { Some(Side::Before) } else { (role == lower).then_some(Side::After) };
-    let mut rest = Vec::new();
-    if let Some(other) = other {
-        let known = drawn.into_iter().find(|&key| partner(role, key).is_some()).unwrap_or_default();
-        rest = pairwise(half, &shares[known], T::sub);
-        halves.send(other, &rest);
+    used.send(context, to, &sent);
+    context.round().await;
+    if let Some(log) = context.log() {
+        // The coins of the words before the hop are those after it, permuted back.
+        let (pi, back) = (Arc::clone(pi), way.other());
+        let permute = Box::new(move |coins: &[u64]| back.permute(&pi, coins));
+        let hop = match side {
+            Side::Before => Hop::First { own: x.own, next: x.next, r1, r2, permute },
+            Side::After => Hop::Last { own: x.own, sent: sent.clone(), r2, permute },
+        };
+        statements::permuted(&log, hop);
     }
-    halves.context.round().await;
-    if let Some(other) = other {
-        shares[open] = pairwise(rest, &halves.receive(other, len), T::add);
+    match side {
+        Side::Before => Shared { own: drawn, next: sent },
+        Side::After => Shared { own: sent, next: drawn },
     }
-    Shared { own: std::mem::take(&mut shares[role]), next: std::mem::take(&mut shares[(role + 1) % 3]) }
+}
+
+fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
+    a.iter_mut().zip(b).for_each(|(a, &b)| *a = combine(*a, b));
+    a
 }
 
 /// Edges of some rows, found under a shuffle.
@@ -266,44 +249,64 @@ pub fn transposed(bits: &[Bits], points: usize) -> Vec<Bits> {
     out
 }
 
-/// Finds the marked entries of some rows, whose words have `key_bits` bits of key and a mark above them.
-/// Takes four rounds. A row without exactly `k` marks proves that a party deviates.
+/// Rows of keys and marks after a shuffle.
+#[derive(Debug)]
+pub struct Hidden {
+    rows: Shared<Xor<u16>>,
+    secrets: Secrets,
+}
+
+/// Shuffles rows of `points` words, which have `key_bits` bits of key and a mark above them. Takes three
+/// rounds.
+pub async fn hide(context: &mut Context, rows: Shared<Xor<u16>>, points: usize, key_bits: u32) -> Hidden {
+    let (rows, secrets) = shuffle(context, rows, points, key_bits + 1).await;
+    Hidden { rows, secrets }
+}
+
+/// Opens the marks of all rows, in one round, and returns the marked entries of each part of them. A row
+/// without exactly `k` marks proves that a party deviates.
+///
+/// # Errors
+/// If the two others show different copies of a share.
 pub async fn compact(
     context: &mut Context,
-    rows: Shared<Xor<u16>>,
+    parts: Vec<Hidden>,
     points: usize,
     key_bits: u32,
     k: usize,
-) -> Edges {
-    let (shuffled, secrets) = shuffle(context, rows, points, key_bits + 1).await;
+) -> Result<Vec<Edges>, Differs> {
     let width = words(points);
-    let marks = shuffled.map(|share| {
-        let bits = |row: &[Xor<u16>]| {
-            let of = |lanes: &[Xor<u16>]| {
-                let lanes = lanes.iter().enumerate();
-                Xor(lanes.fold(0, |word, (lane, x)| word | (u64::from(x.0 >> key_bits & 1) << lane)))
-            };
-            row.chunks(LANES).map(of).collect::<Vec<Bits>>()
+    let bits = |row: &[Xor<u16>]| {
+        let of = |lanes: &[Xor<u16>]| {
+            let lanes = lanes.iter().enumerate();
+            Xor(lanes.fold(0, |word, (lane, x)| word | (u64::from(x.0 >> key_bits & 1) << lane)))
         };
-        share.chunks(points).flat_map(bits).collect()
-    });
-    let opened = open(context, &marks).await;
-    let mut places = Vec::with_capacity(opened.len() / width * k);
-    for row in opened.chunks(width) {
-        let marked = (0..points).filter(|&place| row[place / LANES].0 >> (place % LANES) & 1 == 1);
-        let mut marked: Vec<usize> = marked.collect();
-        if marked.len() != k {
-            context.wire().note_doubt(Side::Before);
-            marked.resize(k, 0);
+        row.chunks(LANES).map(of).collect::<Vec<Bits>>()
+    };
+    let marks = parts.iter().map(|part| part.rows.map(|share| share.chunks(points).flat_map(bits).collect()));
+    let marks = Shared::concat(&marks.collect::<Vec<Shared<Bits>>>());
+    let mut opened = open(context, &marks).await?;
+    let mut edges = Vec::with_capacity(parts.len());
+    for Hidden { rows, secrets } in parts {
+        let later = opened.split_off(rows.len() / points * width);
+        let mut places = Vec::with_capacity(opened.len() / width * k);
+        for row in opened.chunks(width) {
+            let marked = (0..points).filter(|&place| row[place / LANES].0 >> (place % LANES) & 1 == 1);
+            let mut marked: Vec<usize> = marked.collect();
+            if marked.len() != k {
+                context.wire().note_doubt(Side::Before);
+                marked.resize(k, 0);
+            }
+            places.extend(marked);
         }
-        places.extend(marked);
+        let keys = rows.map(|share| {
+            let at = places.iter().enumerate();
+            let key = |(edge, &place): (usize, &usize)| share[edge / k * points + place];
+            at.map(key).map(|x| Xor(x.0 & ((1 << key_bits) - 1))).collect()
+        });
+        edges.push(Edges { keys, places, secrets, opened: std::mem::replace(&mut opened, later) });
     }
-    let keys = shuffled.map(|share| {
-        let at = places.iter().enumerate();
-        let key = |(edge, &place): (usize, &usize)| share[edge / k * points + place];
-        at.map(key).map(|x| Xor(x.0 & ((1 << key_bits) - 1))).collect()
-    });
-    Edges { keys, places, secrets, opened }
+    Ok(edges)
 }
 
 /// Makes rows of the dense matrix B from the weights of their edges, in three rounds.

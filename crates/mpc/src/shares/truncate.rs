@@ -1,84 +1,61 @@
-//! Exact truncation: shares of floor((z + 2^(g-1)) / 2^g), without any probability of error.
+//! Exact truncation: shares of floor((x + 2^(g-1)) / 2^g), without any probability of error.
 //!
 //! Truncating shares one by one (Mohassel & Rindal, *ABY3*, CCS 2018) fails with a probability that grows
-//! with z. Over the steps of a propagation, it would fail several times. Here |z| < 2^62, so
-//! `v = z + 2^62 + 2^(g-1)` is in [0, 2^63). Two roles hold v = t_0 + t_1 mod 2^64, and
+//! with x. Over the steps of a propagation, it would fail several times. Here |x| < 2^62, so
+//! `v = x + 2^62 + 2^(g-1)` is in [0, 2^63). Role 0 knows s = v_0 + v_1 mod 2^64, roles 1 and 2 know v_2, and
 //!
 //! ```text
-//! floor(v / 2^g) = floor(t_0 / 2^g) + floor(t_1 / 2^g) + carry - wrap 2^(64-g)
+//! floor(v / 2^g) = floor(s / 2^g) + floor(v_2 / 2^g) + carry - wrap 2^(64-g)
 //! ```
 //!
-//! Here carry is the carry of the low g bits. The top bit of v is 0, so wrap = 1 exactly if a top bit of
-//! t_0 or t_1 is set. Both are computed on bits. The complements of the top bits are one more plane.
+//! Here carry is the carry of the low g bits of s + v_2. The top bit of v is 0, so wrap = 1 exactly if a top
+//! bit of s or v_2 is set. Both are computed on bits. The complements of the top bits are one more plane.
+//!
+//! Role 0 deals all 64 bits of v_0 + v_1, and the carry above them. It must prove each of them, and from these
+//! also follows floor(s / 2^g).
 
-use super::bits::{b2a_part, carry, planes, words};
-use super::primitives::{deal, in_thirds, multiply_all, reshare};
-use super::round::Side;
+use super::bits::{addends, b2a_part, carry, not};
+use super::primitives::{in_thirds, multiply_all, reshare_proved};
+use super::proofs::statements;
 use super::{Context, Shared};
 
-/// Returns shares of floor((z + 2^(bits-1)) / 2^bits) from each party's part of z, |z| < 2^62; `bits` from
-/// 1 to 62.
-pub async fn truncate(context: &mut Context, part: &[u64], bits: u32) -> Shared<u64> {
-    let thirds = in_thirds(context, part.len(), 64, |mut context, range| {
-        let part = &part[range];
-        Box::pin(async move { truncate_part(&mut context, part, bits).await })
+/// Returns shares of floor((x + 2^(bits-1)) / 2^bits) for |x| < 2^62; `bits` from 1 to 62.
+pub async fn truncate(context: &mut Context, x: &Shared<u64>, bits: u32) -> Shared<u64> {
+    let thirds = in_thirds(context, x.len(), 64, |mut context, range| {
+        let x = x.slice(range);
+        Box::pin(async move { truncate_part(&mut context, x, bits).await })
     });
     Shared::concat(&thirds.await)
 }
 
-async fn truncate_part(context: &mut Context, part: &[u64], bits: u32) -> Shared<u64> {
-    let (len, width) = (part.len(), words(part.len()));
-    let halves = split(context, part, bits).await;
-    let low = halves.as_ref().map(|halves| {
-        let word = |&t: &u64| (t & ((1 << bits) - 1)) | ((!t >> 63) << bits);
-        planes(&halves.iter().map(word).collect::<Vec<u64>>(), bits as usize + 1)
-    });
-    let of_role = |role: usize| low.as_deref().filter(|_| context.role() == role).map(<[_]>::to_vec);
-    let (zero, one) = (of_role(0), of_role(1));
-    let count = bits as usize + 1;
-    let x = deal(context, 0, count * width, zero.as_deref());
-    let y = deal(context, 1, count * width, one.as_deref());
-    context.round().await;
-    let x = x.receive(context).chunks(width);
-    let y = y.receive(context).chunks(width);
-    let pairs: Vec<_> = x.iter().zip(&y).collect();
+async fn truncate_part(context: &mut Context, x: Shared<u64>, bits: u32) -> Shared<u64> {
+    let (len, kept) = (x.len(), bits as usize);
+    let v = context.plus(x, (1 << 62) + (1 << (bits - 1)));
+    let [first, second] = addends(context, &v, 65).await;
+    let tops = [&first, &second].map(|addend| not(context, addend[63].clone()));
+    let mut pairs: Vec<_> = first[..kept].iter().zip(&second).collect();
+    pairs.push((&tops[0], &tops[1]));
     let mut generate = multiply_all(context, &pairs).await;
     // The product of the last plane is 1 if neither top bit is set: no wrap.
     let unwrapped = generate.pop().unwrap_or_default();
-    let propagate = x[..count - 1].iter().zip(&y).map(|(a, b)| a.plus(b)).collect();
+    let propagate = first[..kept].iter().zip(&second).map(|(a, b)| a.plus(b)).collect();
     let carried = carry(context, generate, propagate).await;
     let over = 1u64.wrapping_shl(64 - bits);
-    let ([mut sum], _) = b2a_part(context, &[carried, unwrapped], len, [&[1, over]]).await;
-    if let Some(halves) = halves {
-        let offset = if context.role() == 0 { over.wrapping_add((1 << 62) >> bits) } else { 0 };
-        let shifted = halves.iter().map(|t| (t >> bits).wrapping_sub(offset));
-        sum.iter_mut().zip(shifted).for_each(|(sum, t)| *sum = sum.wrapping_add(t));
-    }
-    reshare(context, sum).await
-}
-
-/// Returns t_0 at role 0 and t_1 at role 1, which add up to v. Role 2 gives its part to role 1, with a
-/// mask that it shares with role 0.
-async fn split(context: &mut Context, part: &[u64], bits: u32) -> Option<Vec<u64>> {
-    let step = context.step();
-    let sum = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect::<Vec<u64>>();
+    let (planes, weights) = ([carried, unwrapped], [&[1, over][..]]);
+    let ([mut sum], dealt) = b2a_part(context, &planes, len, weights).await;
+    let add = |sum: &mut u64, v: u64| *sum = sum.wrapping_add(v >> bits);
     match context.role() {
-        0 => {
-            let mask: Vec<u64> = step.draw(Side::Before, part.len());
-            let offset = (1u64 << 62) + (1 << (bits - 1));
-            context.round().await;
-            let shifted = part.iter().zip(mask).map(|(z, r)| z.wrapping_sub(r).wrapping_add(offset));
-            Some(shifted.collect())
-        }
-        1 => {
-            context.round().await;
-            Some(sum(part, &context.receive::<u64>(Side::After, part.len())))
-        }
-        _ => {
-            let mask = step.draw(Side::After, part.len());
-            context.send(Side::Before, &sum(part, &mask));
-            context.round().await;
-            None
-        }
+        0 => sum
+            .iter_mut()
+            .zip(v.own.iter().zip(&v.next))
+            .for_each(|(sum, (a, b))| add(sum, a.wrapping_add(*b))),
+        1 => sum.iter_mut().zip(&v.next).for_each(|(sum, &v)| add(sum, v)),
+        _ => {}
     }
+    let shared = reshare_proved(context, sum, |context, log, shared, masks| {
+        let added = statements::floors(context, &v, &first, bits);
+        statements::converted(context, log, (&planes, len), &dealt, weights, (shared, masks), added);
+    });
+    let shared = shared.await;
+    context.plus(shared, over.wrapping_add((1 << 62) >> bits).wrapping_neg())
 }

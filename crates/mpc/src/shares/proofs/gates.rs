@@ -34,6 +34,78 @@ impl<T> std::fmt::Debug for Terms<T> {
     }
 }
 
+/// One factor of a sum of products of a coin and a word.
+pub enum Factor {
+    /// The coins, if this party knows them: bits of exceptional elements.
+    Coins(Vec<u64>),
+    /// The words, if this party knows them.
+    Words(Vec<u64>),
+    /// This party does not know the factor.
+    None,
+}
+
+/// Sum of products of a coin and a word, as one party knows it.
+pub struct Sum<R> {
+    /// Factor that the prover and the party before it know.
+    pub a: Factor,
+    /// Factor that the prover and the party after it know.
+    pub b: Factor,
+    /// Number that this party knows: that of the party before the prover, at the prover.
+    pub claim: R,
+}
+
+impl<R> std::fmt::Debug for Sum<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sum(<redacted>)")
+    }
+}
+
+impl std::fmt::Debug for Factor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Factor(<redacted>)")
+    }
+}
+
+/// Function that makes such a sum from its coins.
+pub type MakeSum<R> = Box<dyn FnOnce(&mut Stream) -> Sum<R> + Send>;
+
+impl Factor {
+    /// Returns the sum of weight times coin or word over all groups, column after column.
+    fn folded<R: Gates>(&self, len: usize, weights: &[R]) -> Vec<R> {
+        let columns = len.div_ceil(R::GROUPS);
+        match self {
+            Self::Coins(coins) => R::folded_coins(coins, columns, weights),
+            Self::Words(words) => R::folded_words(words, columns, weights),
+            Self::None => Vec::new(),
+        }
+    }
+}
+
+impl<R: Gates> Sum<R> {
+    /// Adds the sums M_ab of products of groups a and b over all columns.
+    pub fn add_matrix(&self, len: usize, matrix: &mut [R]) {
+        let columns = len.div_ceil(R::GROUPS);
+        for (at, sum) in matrix.iter_mut().enumerate() {
+            let (row, column) = (at / R::GROUPS, at % R::GROUPS);
+            match (&self.a, &self.b) {
+                (Factor::Coins(coins), Factor::Words(words)) => {
+                    R::add_sum(sum, group(coins, columns, row), group(words, columns, column));
+                }
+                (Factor::Words(words), Factor::Coins(coins)) => {
+                    R::add_sum(sum, group(coins, columns, column), group(words, columns, row));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Appends both factors at a point with these weights of the groups.
+    pub fn append_folded(&self, len: usize, weights: &[R], a: &mut Vec<R>, b: &mut Vec<R>) {
+        a.extend(self.a.folded(len, weights));
+        b.extend(self.b.folded(len, weights));
+    }
+}
+
 impl<T> Terms<T> {
     /// Returns the number of columns.
     #[must_use]
@@ -60,6 +132,15 @@ pub trait Gates: Extension {
 
     /// Multiplies the elements of each column by its coin.
     fn times_coins(elements: &mut [Self], tau: &[u64]);
+
+    /// Adds the sum of coin times word to an element.
+    fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]);
+
+    /// Returns the sum of weight times coin over all groups, column after column.
+    fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self>;
+
+    /// Returns the sum of weight times word over all groups, column after column.
+    fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self>;
 }
 
 fn group<T>(words: &[T], columns: usize, group: usize) -> &[T] {
@@ -119,6 +200,26 @@ impl Gates for Gf64 {
             }
         }
     }
+
+    fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+        for (&coin, &word) in coins.iter().zip(words) {
+            *sum = sum.plus(Self(coin).times(Self(word)));
+        }
+    }
+
+    fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+        let mut out = vec![Self(0); columns];
+        for (at, weight) in weights.iter().enumerate() {
+            for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
+                *out = out.plus(weight.times(Self(coin)));
+            }
+        }
+        out
+    }
+
+    fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+        Self::folded_coins(words, columns, weights)
+    }
 }
 
 macro_rules! integers {
@@ -153,6 +254,35 @@ macro_rules! integers {
 
             fn times_coins(elements: &mut [Self], tau: &[u64]) {
                 elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
+            }
+
+            fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+                for (&coin, &word) in coins.iter().zip(words) {
+                    let word = word as $word;
+                    for (at, sum) in sum.0.iter_mut().enumerate() {
+                        *sum = sum.add(word.mul((coin >> at & 1) as $word));
+                    }
+                }
+            }
+
+            fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+                let mut out = vec![Self::zero(); columns];
+                for (at, weight) in weights.iter().enumerate() {
+                    for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
+                        *out = out.plus(weight.times(Self::exceptional(coin)));
+                    }
+                }
+                out
+            }
+
+            fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+                let mut out = vec![Self::zero(); columns];
+                for (at, weight) in weights.iter().enumerate() {
+                    for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
+                        *out = out.plus(weight.scaled(word as $word));
+                    }
+                }
+                out
             }
         }
     )*};

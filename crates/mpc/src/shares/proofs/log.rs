@@ -8,7 +8,7 @@ use std::task::{Context as Wakeup, Poll};
 use super::super::round::Part;
 use super::super::{Bits, Context, Ring};
 use super::extension::{Galois, Gf64};
-use super::gates::{Gates, Terms};
+use super::gates::{Gates, MakeSum, Terms};
 use super::prove::{Batch, Make, Refused, prove};
 
 /// Number of words from which on a batch is closed.
@@ -141,6 +141,14 @@ impl Log {
         let (batches, sizes) = T::open(&mut statements).open();
         sizes[prover as usize] += len;
         batches[prover as usize].linear.push((len, make));
+    }
+
+    /// Adds a sum of `len` products of a coin and a word of one prover.
+    pub fn add_sum<T: Proved>(&self, prover: Prover, len: usize, make: MakeSum<T::Extension>) {
+        let mut statements = self.statements();
+        let (batches, sizes) = T::open(&mut statements).open();
+        sizes[prover as usize] += len;
+        batches[prover as usize].sums.push((len, make));
     }
 
     /// Returns a future that is ready when all statements so far are proved.

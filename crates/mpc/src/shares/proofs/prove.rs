@@ -21,7 +21,7 @@
 use super::super::round::Side;
 use super::super::{Context, Ring};
 use super::extension::{Extension, inner};
-use super::gates::{Coins, FOLD, Gates, Terms};
+use super::gates::{Coins, FOLD, Gates, MakeSum, Sum, Terms};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Vectors of elements of a linear statement, as one party knows them.
@@ -56,6 +56,8 @@ pub struct Batch<R: Gates> {
     pub terms: Vec<Terms<R::Word>>,
     /// Linear statements, each with the length of its vectors.
     pub linear: Vec<(usize, Make<R>)>,
+    /// Sums of products of a coin and a word, each with its length.
+    pub sums: Vec<(usize, MakeSum<R>)>,
     /// Changes of a prover that cheats.
     #[cfg(test)]
     pub(super) cheat: super::tests::CheatingProver<R>,
@@ -66,6 +68,7 @@ impl<R: Gates> Default for Batch<R> {
         Self {
             terms: Vec::new(),
             linear: Vec::new(),
+            sums: Vec::new(),
             #[cfg(test)]
             cheat: Default::default(),
         }
@@ -82,7 +85,8 @@ impl<R: Gates> Batch<R> {
     /// Returns the number of elements after the first step.
     fn elements(&self) -> usize {
         let terms = self.terms.iter().map(|terms| terms.products * terms.columns(R::GROUPS) * R::LANES);
-        terms.sum::<usize>() + self.linear.iter().map(|(len, _)| len).sum::<usize>()
+        let sums = self.sums.iter().map(|(len, _)| len.div_ceil(R::GROUPS));
+        terms.sum::<usize>() + sums.sum::<usize>() + self.linear.iter().map(|(len, _)| len).sum::<usize>()
     }
 }
 
@@ -121,6 +125,7 @@ struct Running<R: Gates> {
     steps: usize,
     batch: Batch<R>,
     coins: Option<Coins<R>>,
+    sums: Vec<(usize, Sum<R>)>,
     a: Vec<R>,
     b: Vec<R>,
     claim: R,
@@ -142,6 +147,7 @@ impl<R: Gates> Running<R> {
             steps,
             batch,
             coins: None,
+            sums: Vec::new(),
             a: Vec::new(),
             b: Vec::new(),
             claim: zero,
@@ -162,6 +168,11 @@ impl<R: Gates> Running<R> {
             self.a.extend(made.a);
             self.b.extend(made.b);
             self.later = self.later.plus(made.claim);
+        }
+        for (len, make) in std::mem::take(&mut self.batch.sums) {
+            let made = make(&mut stream);
+            self.claim = self.claim.plus(made.claim);
+            self.sums.push((len, made));
         }
         self.coins = Some(coins);
     }
@@ -184,7 +195,11 @@ impl<R: Gates> Running<R> {
     fn product(&self, step: usize) -> Vec<R> {
         let [points, _] = R::tables().of(step, self.steps);
         let (count, matrix) = match &self.coins {
-            Some(coins) if step == 0 => (R::GROUPS, coins.matrix(&self.batch.terms)),
+            Some(coins) if step == 0 => {
+                let mut matrix = coins.matrix(&self.batch.terms);
+                self.sums.iter().for_each(|(len, sum)| sum.add_matrix(*len, &mut matrix));
+                (R::GROUPS, matrix)
+            }
             _ => {
                 let last = step + 1 == self.steps;
                 let (_, a) = self.groups(&self.a, &self.random[0], last);
@@ -227,6 +242,9 @@ impl<R: Gates> Running<R> {
         }
         let weights = points.weights(challenge);
         if let Some(coins) = self.coins.take_if(|_| step == 0) {
+            for (len, sum) in std::mem::take(&mut self.sums) {
+                sum.append_folded(len, &weights, &mut self.a, &mut self.b);
+            }
             if self.place != Place::Upper {
                 let mut folded = coins.first(&self.batch.terms, &weights);
                 folded.append(&mut self.a);

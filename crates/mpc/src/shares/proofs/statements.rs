@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::super::bits::{planes, words};
 use super::super::primitives::LANES;
 use super::super::round::Side;
+use super::super::shuffle::Shuffled;
 use super::super::{Bits, Context, Ring, Shared, Xor};
-use super::extension::{Extension, challenge, inner};
-use super::gates::Terms;
+use super::extension::{Extension, challenge, draw_bits, inner};
+use super::gates::{Factor, Gates, MakeSum, Sum, Terms};
 use super::log::{Log, Proved, Prover};
 use super::prove::{Make, Vectors};
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -116,7 +117,8 @@ pub fn sum_of_shares<T: Ring>(
     let width = words(x.len());
     // This party's share of the two is the first or the second; role 0 has both.
     let known = |share: &[T], dealt: &[Bits]| -> [Vec<Bits>; 2] {
-        let bits = planes(share, count);
+        let mut bits = planes(share, count.min(LANES));
+        bits.resize(count * width, Bits::default());
         let carries = dealt.iter().zip(&bits).map(|(r, a)| Xor(r.0 ^ a.0)).collect();
         [dealt.to_vec(), carries]
     };
@@ -184,9 +186,67 @@ pub fn exclusive_or<T: Proved>(
     OfRole { role: 0, len: bits.len() * len, products: 1, a, b, lower, upper }.add(context, log);
 }
 
+/// What roles 0 and 1 add to a conversion of bits to integers, as one party knows it.
+#[derive(Default)]
+pub struct Added<T> {
+    /// Factors of what role 0 adds.
+    a: Vec<Vec<T>>,
+    b: Vec<Vec<T>>,
+    /// What role 0 adds in words that role 2 knows, and in words that role 1 knows.
+    lower: Vec<T>,
+    upper: Vec<T>,
+    /// What role 1 adds, known to role 2.
+    one: Vec<T>,
+}
+
+impl<T> std::fmt::Debug for Added<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Added(<redacted>)")
+    }
+}
+
+/// Returns what a truncation adds. Role 0 adds floor(s / 2^bits) for s = v_0 + v_1 mod 2^64, which is
+/// floor(v_0 / 2^bits) + floor(v_1 / 2^bits) + c - 2^(64 - bits) w. Here c is the carry into place `bits` of
+/// the sum and w that into place 64, each as the exclusive or of a bit p of role 2 and a bit q of role 1
+/// ([`sum_of_shares`]): p + q - 2 p q. Role 1 adds floor(v_2 / 2^bits). `dealt` are the planes of the sum.
+pub fn floors(context: &Context, v: &Shared<u64>, dealt: &[Shared<Bits>], bits: u32) -> Added<u64> {
+    let (place, over) = (bits as usize, 1u64.wrapping_shl(64 - bits));
+    // The two carries, and the words without them.
+    let known = |v: &[u64], dealt: [&Vec<Bits>; 2]| {
+        let width = words(v.len());
+        let own: Vec<Bits> = planes(v, LANES)[place * width..][..width].to_vec();
+        let low: Vec<Bits> = dealt[0].iter().zip(&own).map(|(r, a)| Xor(r.0 ^ a.0)).collect();
+        let [low, high] = [&low, dealt[1]].map(|plane| integers::<u64>(plane, v.len()));
+        let carries = low.iter().zip(&high).map(|(c, w)| c.wrapping_sub(over.wrapping_mul(*w)));
+        let word = v.iter().zip(carries).map(|(v, carries)| (v >> bits).wrapping_add(carries)).collect();
+        ([low, high], word)
+    };
+    let times = |words: &[u64], factor: u64| words.iter().map(|word| word.wrapping_mul(factor)).collect();
+    let own = || known(&v.own, [&dealt[place].own, &dealt[LANES].own]);
+    let next = || known(&v.next, [&dealt[place].next, &dealt[LANES].next]);
+    let (first, second): (Option<([Vec<u64>; 2], Vec<u64>)>, _) = match context.role() {
+        0 => (Some(own()), Some(next())),
+        1 => (None, Some(own())),
+        _ => (Some(next()), None),
+    };
+    let mut added = Added::default();
+    if let Some(([low, high], word)) = first {
+        added.a = vec![times(&low, 2u64.wrapping_neg()), times(&high, over.wrapping_mul(2))];
+        added.lower = word;
+    }
+    if let Some((carries, word)) = second {
+        added.b = carries.into();
+        added.upper = word;
+    }
+    if context.role() == 2 {
+        added.one = v.own.iter().map(|v| v >> bits).collect();
+    }
+    added
+}
+
 /// Adds the statements of the reshare that ends a conversion of bits to integers. Role 1 adds up
-/// w (b + u - 2 u b) of share 1 of u, role 2 adds up w (u - 2 u b) of share 0, and role 0 adds nothing; b
-/// is share 2 of the bits, which roles 1 and 2 know.
+/// w (b + u - 2 u b) of share 1 of u, role 2 adds up w (u - 2 u b) of share 0; b is share 2 of the bits,
+/// which roles 1 and 2 know. Roles 0 and 1 may add more.
 pub fn converted<T: Proved, const N: usize>(
     context: &Context,
     log: &Log,
@@ -194,9 +254,11 @@ pub fn converted<T: Proved, const N: usize>(
     dealt: &Shared<T>,
     weights: [&[T]; N],
     (result, masks): (&Shared<T>, Masks<T>),
+    added: Added<T>,
 ) {
     let role = context.role();
     let all = N * len;
+    let without = |words: Vec<T>, added: &[T]| if added.is_empty() { words } else { minus(words, added) };
     // Word list of each bit, for all lists of weights.
     let weighted = |words: &dyn Fn(usize) -> Vec<T>, factor: T| -> Vec<Vec<T>> {
         (0..bits.len())
@@ -226,13 +288,13 @@ pub fn converted<T: Proved, const N: usize>(
     let message = |z: &[T], key: &[T]| minus(z.to_vec(), key);
     let (own, next) = (message(&result.own, &masks.before), message(&result.next, &masks.after));
     let none = Vec::new;
-    // Role 0 sends only its masks.
     let (lower, upper) = match role {
-        0 => (own.clone(), none()),
-        2 => (next.clone(), none()),
-        _ => (none(), masks.before.clone()),
+        0 => (without(own.clone(), &added.lower), none()),
+        2 => (without(next.clone(), &added.lower), none()),
+        _ => (none(), without(masks.before.clone(), &added.upper)),
     };
-    OfRole { role: 0, len: all, products: 0, a: vec![], b: vec![], lower, upper }.add(context, log);
+    let products = added.a.len().max(added.b.len());
+    OfRole { role: 0, len: all, products, a: added.a, b: added.b, lower, upper }.add(context, log);
     // Role 1: share 1 of u is known to role 0, share 2 of the bits to role 2.
     let (a, b, lower, upper) = match role {
         0 => {
@@ -242,7 +304,10 @@ pub fn converted<T: Proved, const N: usize>(
             let lower = minus(own.clone(), &sum(&weighted(&own_u, one)));
             (weighted(&own_u, minus_two), plain(&next_bits), lower, none())
         }
-        _ => (vec![], plain(&own_bits), none(), minus(masks.before.clone(), &sum(&weighted(&own_bits, one)))),
+        _ => {
+            let upper = minus(masks.before.clone(), &sum(&weighted(&own_bits, one)));
+            (vec![], plain(&own_bits), none(), without(upper, &added.one))
+        }
     };
     OfRole { role: 1, len: all, products: bits.len(), a, b, lower, upper }.add(context, log);
     // Role 2: share 2 of the bits is known to role 1, share 0 of u to role 0.
@@ -435,5 +500,117 @@ pub fn graph(
             vectors
         });
         log.add_linear::<u64>(prover, 2 * points, make);
+    }
+}
+
+/// Returns the coins of words at the places where they were before a permutation.
+type Permute = Box<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
+
+/// What a party knows of one hop of a shuffle: `own` and `next` or x are its shares before it, `sent` or y
+/// shares after it. `permute` takes coins of words after the hop to the places before it.
+#[allow(missing_docs)]
+pub enum Hop<T> {
+    /// The party before the role that takes the hop: role k of the key.
+    First { own: Vec<T>, next: Vec<T>, r1: Vec<T>, r2: Vec<T>, permute: Permute },
+    /// The party after that role: role k - 1.
+    Last { own: Vec<T>, sent: Vec<T>, r2: Vec<T>, permute: Permute },
+    /// The role that gets both messages.
+    Taken { x: Shared<T>, y: Shared<T> },
+}
+
+impl<T> std::fmt::Debug for Hop<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hop(<redacted>)")
+    }
+}
+
+/// Adds the statements of one hop of a shuffle. With coins rho of the words after the hop, and sigma the
+/// same coins at the places before it: role k proves sigma x_(k+1) = rho y_(k+1) + rho r_2 to role k - 1,
+/// which knows sigma and r_2, and to role k + 1, which knows x_(k+1) and y_(k+1). Role k - 1 proves
+/// sigma x_(k-1) = rho y_(k-1) + (rho r_1 - sigma x_k) to role k + 1, which knows x_(k-1) and y_(k-1), and to
+/// role k.
+pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
+    type R<T> = <<T as Shuffled>::Kind as Proved>::Extension;
+    let plain = |words: Vec<T>| words.into_iter().map(T::bits).collect::<Vec<u64>>();
+    let coins = |stream: &mut Stream, len: usize| {
+        (0..len).map(|_| draw_bits(stream) & R::<T>::MASK).collect::<Vec<u64>>()
+    };
+    let sum = |coins: &[u64], words: &[u64]| {
+        let mut sum = R::<T>::zero();
+        R::<T>::add_sum(&mut sum, coins, words);
+        sum
+    };
+    let add = |prover, len, make: MakeSum<R<T>>| log.add_sum::<T::Kind>(prover, len, make);
+    match hop {
+        Hop::First { own, next, r1, r2, permute } => {
+            let len = own.len();
+            let [own, next, r1, r2] = [own, next, r1, r2].map(plain);
+            // Both statements have their own coins.
+            let permute = Arc::new(permute);
+            let of_mine = Arc::clone(&permute);
+            add(
+                Prover::Me,
+                len,
+                Box::new(move |stream| {
+                    let rho = coins(stream, len);
+                    let claim = sum(&rho, &r2);
+                    Sum { a: Factor::Coins(of_mine(&rho)), b: Factor::Words(next), claim }
+                }),
+            );
+            add(
+                Prover::Before,
+                len,
+                Box::new(move |stream| {
+                    let rho = coins(stream, len);
+                    let sigma = permute(&rho);
+                    let claim = sum(&rho, &r1).minus(sum(&sigma, &own));
+                    Sum { a: Factor::None, b: Factor::Coins(sigma), claim }
+                }),
+            );
+        }
+        Hop::Last { own, sent, r2, permute } => {
+            let len = own.len();
+            let [own, sent, r2] = [own, sent, r2].map(plain);
+            let permute = Arc::new(permute);
+            let of_after = Arc::clone(&permute);
+            add(
+                Prover::After,
+                len,
+                Box::new(move |stream| {
+                    let rho = coins(stream, len);
+                    let claim = sum(&rho, &r2);
+                    Sum { a: Factor::Coins(of_after(&rho)), b: Factor::None, claim }
+                }),
+            );
+            add(
+                Prover::Me,
+                len,
+                Box::new(move |stream| {
+                    let rho = coins(stream, len);
+                    let claim = sum(&rho, &sent);
+                    Sum { a: Factor::Words(own), b: Factor::Coins(permute(&rho)), claim }
+                }),
+            );
+        }
+        Hop::Taken { x, y } => {
+            let len = x.len();
+            let [x0, x1, y0, y1] = [x.own, x.next, y.own, y.next].map(plain);
+            add(
+                Prover::Before,
+                len,
+                Box::new(move |stream| {
+                    let claim = sum(&coins(stream, len), &y0);
+                    Sum { a: Factor::None, b: Factor::Words(x0), claim }
+                }),
+            );
+            add(
+                Prover::After,
+                len,
+                Box::new(move |stream| {
+                    let claim = sum(&coins(stream, len), &y1);
+                    Sum { a: Factor::Words(x1), b: Factor::None, claim }
+                }),
+            );
+        }
     }
 }

@@ -10,6 +10,8 @@ use super::super::memory::{Run, in_memory, tampered};
 use super::super::nearest::nearest;
 use super::super::primitives::{multiply, multiply_all, reshare_proved};
 use super::super::round::Part;
+use super::super::shuffle::{shuffle, unshuffle};
+use super::super::truncate::truncate;
 use super::super::{Bits, Context, Ring, Shared, Xor};
 use super::extension::{Extension, Galois, Gf64, inner};
 use super::gates::{FOLD, Gates};
@@ -158,6 +160,39 @@ fn conversions_between_bits_and_integers_are_proved() {
 }
 
 #[test]
+fn truncations_are_proved() {
+    // Values below 2^61 in both directions.
+    let values = words(20, 9).into_iter().map(|x| ((x as i64) >> 2) as u64).collect();
+    let program = of(values, |mut context, x: Shared<u64>| {
+        Box::pin(async move {
+            truncate(&mut context, &x, 31).await;
+            truncate(&mut context, &x.slice(0..3), 1).await;
+        })
+    });
+    every_message_is_proved("truncations", &program, 0);
+}
+
+#[test]
+fn shuffles_are_proved() {
+    let program = of(words(3 * 10, 10), |mut context, x: Shared<u64>| {
+        Box::pin(async move {
+            let (shuffled, secrets) = shuffle(&mut context, x, 10, 64).await;
+            unshuffle(&mut context, shuffled, &secrets, 64).await;
+        })
+    });
+    every_message_is_proved("shuffle of integers", &program, 1);
+    let keys = words(2 * 40, 11).into_iter().map(|x| Xor(x as u16 & 0x1fff)).collect();
+    let program = of(keys, |mut context, x: Shared<Xor<u16>>| {
+        Box::pin(async move {
+            let x = x.map(|share| share.iter().map(|x| Xor(x.0 & 0x1fff)).collect());
+            let (shuffled, secrets) = shuffle(&mut context, x, 40, 13).await;
+            unshuffle(&mut context, shuffled, &secrets, 13).await;
+        })
+    });
+    every_message_is_proved("shuffle of keys", &program, 1);
+}
+
+#[test]
 fn lookups_and_the_search_for_neighbours_are_proved() {
     let program = of(words(14, 4).into_iter().map(Xor).collect(), |context, x: Shared<Bits>| {
         Box::pin(async move {
@@ -264,7 +299,7 @@ fn proves<R: Gates>(error: R, cheat: CheatingProver<R>) -> [Result<(), Refused>;
             };
             let make = Box::new(|_: &mut Stream| vectors) as super::prove::Make<R>;
             let cheat = if (prover, place) == (0, 0) { cheat.clone() } else { CheatingProver::default() };
-            Batch { terms: Vec::new(), linear: vec![(1, make)], cheat }
+            Batch { linear: vec![(1, make)], cheat, ..Batch::default() }
         };
         let batches = [party, (party + 1) % 3, (party + 2) % 3].map(batch);
         Box::pin(async move { prove::<R>(&mut context, batches).await })
