@@ -31,7 +31,7 @@ pub use kind::{
 pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};
 pub use tune::spec::{Setting, TuneSpec};
-pub use xclp::spec::{Hamming, XclpSpec};
+pub use xclp::spec::{Cheaters, Hamming, XclpSpec};
 
 use crate::crypto::stream::derive;
 use crate::data::Dataset;

@@ -1,6 +1,7 @@
 //! Cost of XCLP on shares. `cargo bench --bench shares` measures the kernels, with `RAYON_NUM_THREADS=1`
 //! on one core. `-- whole [points]` measures the whole computation by three parties in one process, stage
-//! by stage, and compares it with the sum of its kernels. CPU seconds and bytes are of one party.
+//! by stage, and compares it with the sum of its kernels. `-- proofs [points]` compares it with and without
+//! proofs. CPU seconds and bytes are of one party.
 
 #![allow(missing_docs)]
 
@@ -10,13 +11,13 @@ use cpu_time::ProcessTime;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use flyswarm_learn::sketch::lsh::Codes;
-use flyswarm_mpc::propagation::integer::reference::Reference;
+use flyswarm_mpc::propagation::integer::reference::{Output, Reference};
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
-use flyswarm_mpc::shares::input::{Announced, parcels, unpack};
+use flyswarm_mpc::shares::input::{Announced, Inputs, parcels, unpack};
 use flyswarm_mpc::shares::memory::watched;
-use flyswarm_mpc::shares::output::unseal;
+use flyswarm_mpc::shares::output::{Sealed, unseal};
 use flyswarm_mpc::shares::permutation::Permutations;
-use flyswarm_mpc::shares::program::{Outcome, run};
+use flyswarm_mpc::shares::program::{Outcome, boxed, run};
 use flyswarm_mpc::shares::round::Side;
 use flyswarm_mpc::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
 use flyswarm_mpc::{lanes, product};
@@ -125,27 +126,77 @@ fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 4] {
     ]
 }
 
-fn whole(points: usize) {
-    let plan = Plan::new(points, CLASSES, settings(0.99, 60)).expect("fits");
-    let width = BITS / 64;
-    let mut code = words(points * width, 1);
-    // Make clusters. The contents of the rows cost nothing, but there should be labels to compare.
-    for point in CLASSES..points {
-        for word in 0..width {
-            let centre = code[point % CLASSES * width + word];
-            let noise = code[point * width + word] & code[(point * 7 % points) * width + word];
-            code[point * width + word] = centre ^ noise;
+/// Points, their expected output, and the parcels of an owner of all of them.
+struct Case {
+    plan: Plan,
+    reference: Reference,
+    parcels: [Zeroizing<Vec<u8>>; 3],
+}
+
+impl Case {
+    fn new(points: usize) -> Self {
+        let plan = Plan::new(points, CLASSES, settings(0.99, 60)).expect("fits");
+        let width = BITS / 64;
+        let mut code = words(points * width, 1);
+        // Make clusters. The contents of the rows cost nothing, but there should be labels to compare.
+        for point in CLASSES..points {
+            for word in 0..width {
+                let centre = code[point % CLASSES * width + word];
+                let noise = code[point * width + word] & code[(point * 7 % points) * width + word];
+                code[point * width + word] = centre ^ noise;
+            }
         }
+        let codes = Codes::from_words(BITS, code).expect("whole words");
+        let labels: Vec<_> = (0..points).map(|i| (i % 50 < 10).then_some((i % CLASSES) as u16)).collect();
+        let reference = Reference::new(&plan, &codes, &labels);
+        let seeds = [1, 2, 3].map(|seed| Zeroizing::new([seed; 32]));
+        let parcels = parcels(&codes, &labels, CLASSES, 0, &seeds);
+        Self { plan, reference, parcels }
     }
-    let codes = Codes::from_words(BITS, code).expect("whole words");
-    let labels: Vec<_> = (0..points).map(|i| (i % 50 < 10).then_some((i % CLASSES) as u16)).collect();
-    let reference = Reference::new(&plan, &codes, &labels);
-    let seeds = [1, 2, 3].map(|seed| Zeroizing::new([seed; 32]));
-    let parcels = parcels(&codes, &labels, CLASSES, 0, &seeds);
-    let said = Announced::of([0; 32], &parcels);
+
+    fn inputs(&self, number: usize) -> Inputs {
+        let said = Announced::of([0; 32], &self.parcels);
+        let points = self.plan.points();
+        unpack(&self.parcels[number], number, &said, points, BITS, CLASSES).expect("a parcel")
+    }
+
+    fn output(&self, [zero, one, _]: &[Outcome; 3]) -> Output {
+        let (Outcome::Sealed(zero), Outcome::Sealed(one)) = (zero, one) else { panic!("honest: {zero:?}") };
+        let points = self.plan.points();
+        let part = |party: usize, sealed: &Sealed| sealed.for_owner(party, 0..points);
+        unseal(points, CLASSES, &part(0, zero), &part(1, one)).expect("an output")
+    }
+}
+
+/// Measures the computation with and without proofs, in turns: CPU seconds of a party, rounds, bytes.
+fn proofs(points: usize) {
+    let case = Case::new(points);
+    let run = |proves: bool| {
+        let program = |context: Context| {
+            let inputs = vec![case.inputs(context.role())];
+            boxed(context, case.plan, inputs, proves)
+        };
+        let start = ProcessTime::now();
+        let done = watched(1, program, |_, _, _| {});
+        let seconds = start.elapsed().as_secs_f64() / 3.0;
+        assert_eq!(case.output(&done.results), case.reference.output, "equal to the reference bit for bit");
+        println!(
+            "{:<16}{seconds:>8.2} s CPU a party {:>8} rounds {:>8.1} MB sent by the party that sends most",
+            if proves { "with proofs" } else { "without" },
+            done.rounds,
+            *done.sent.iter().max().expect("three") as f64 / 1e6,
+        );
+        seconds
+    };
+    let ratios: Vec<f64> = (0..3).map(|_| (run(false), run(true))).map(|(one, two)| two / one).collect();
+    println!("{points} points: ratios {ratios:.2?}");
+}
+
+fn whole(points: usize) {
+    let case = Case::new(points);
+    let plan = case.plan;
     let program = |context: Context| {
-        let number = context.role();
-        let inputs = unpack(&parcels[number], number, &said, points, BITS, CLASSES).expect("a parcel");
+        let inputs = case.inputs(context.role());
         Box::pin(run(context, plan, vec![inputs])) as round::Part<'_, Outcome>
     };
     // Use the fastest of three runs, as with the kernels, with the CPU seconds of all parties up to the
@@ -178,11 +229,7 @@ fn whole(points: usize) {
         at = end;
     }
     println!("all           {:>10}{:>16?} MB sent", done.rounds, done.sent.map(|bytes| bytes as f64 / 1e6));
-    let [Outcome::Sealed(zero), Outcome::Sealed(one), _] = &done.results else { panic!("honest owners") };
-    let part =
-        |party: usize, sealed: &flyswarm_mpc::shares::output::Sealed| sealed.for_owner(party, 0..points);
-    let output = unseal(points, CLASSES, &part(0, zero), &part(1, one)).expect("an output");
-    assert_eq!(output, reference.output, "equal to the reference bit for bit");
+    assert_eq!(case.output(&done.results), case.reference.output, "equal to the reference bit for bit");
     println!("CPU a party   {seconds:>10.2} s, shares unpacked and compared");
     let kernels = kernels(&plan, done.sent[0]);
     for (name, seconds) in kernels {
@@ -194,8 +241,11 @@ fn whole(points: usize) {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    match arguments.iter().position(|argument| argument == "whole") {
-        Some(at) => whole(arguments.get(at + 1).and_then(|points| points.parse().ok()).unwrap_or(2500)),
-        None => divan::main(),
+    let points = arguments.iter().find_map(|argument| argument.parse().ok()).unwrap_or(2500);
+    let asked = |what: &str| arguments.iter().any(|argument| argument == what);
+    match () {
+        () if asked("whole") => whole(points),
+        () if asked("proofs") => proofs(points),
+        () => divan::main(),
     }
 }

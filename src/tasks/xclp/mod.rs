@@ -55,7 +55,7 @@ use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
-use crate::tasks::XclpSpec;
+use crate::tasks::{Cheaters, XclpSpec};
 use crate::tasks::xclp::shares::output::Sealed;
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
@@ -431,6 +431,7 @@ impl Xclp {
             members: seat.members,
             plan,
             hamming: self.plan.spec.hamming,
+            proves: self.plan.spec.cheaters == Cheaters::Caught,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
             rows,

@@ -88,9 +88,26 @@ impl std::str::FromStr for Hamming {
     }
 }
 
+/// What is done about computing members that deviate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cheaters {
+    /// Each computing member proves each of its messages to the other two before anything is opened.
+    #[default]
+    Caught,
+    /// Nothing is proved.
+    Trusted,
+}
+
+impl Word for Cheaters {
+    const WORDS: &'static [(&'static str, Self)] = &[("caught", Self::Caught), ("trusted", Self::Trusted)];
+}
+
 /// Warning to every owner about the other owners.
 const COPIES: &str = "a peer that knows a person's features and brings eleven copies of them can read that person's \
                       label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner (docs/labels.md)";
+/// Warning about computing members that prove nothing.
+const TRUSTED: &str = "xclp.cheaters is \"trusted\": a computing member that deviates can read whose rows are near a \
+                       chosen row, or change answers, and nobody notices";
 /// The same warning if owners make shares of distances.
 const UNCHECKED: &str = "distances in pairs are not checked: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/labels.md)";
@@ -114,6 +131,8 @@ pub struct XclpSpec {
     pub balance: bool,
     /// Source of the parties' shares of distances. Default: from shares of codes.
     pub hamming: Hamming,
+    /// What is done about computing members that deviate. Default: they prove all that they send.
+    pub cheaters: Cheaters,
     /// Names of the three computing parties; a fourth replaces one that is lost. Default: empty, the coin
     /// draws them.
     pub compute: Vec<String>,
@@ -153,6 +172,10 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
         "Method for distances. \"replicated\": owners share their codes. \"ot\" or \"phe\": every two owners make \
          shares of their distances by oblivious transfer or homomorphic encryption. Two computing members \
          together then see distances, but no codes. This is slower, and owners are not checked.";
+    cheaters at cheaters: word(Cheaters),
+        "\"caught\": the computing members prove each message to each other, so one that deviates is found before \
+         anything is opened. \"trusted\": they prove nothing, which takes half of the time. One that deviates can \
+         then read whose rows are near a chosen row, or change answers, unnoticed.";
     compute at compute: names,
         "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
          distances or labels. Any two together see all. If the list is empty, the members are drawn at random.";
@@ -181,6 +204,7 @@ impl Default for XclpSpec {
             power: 1,
             balance: false,
             hamming: Hamming::Replicated,
+            cheaters: Cheaters::Caught,
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,
@@ -331,8 +355,10 @@ impl Spec for XclpSpec {
             "{bits} bits, k = {k}, alpha = {alpha}, {steps} steps, power {power}{balance}{hamming}, \
              computing: {who}{few}{large}{rows}{sessions}, at most {memory_mb} MB"
         );
-        let cautions = if self.hamming.is_pairwise() { &[COPIES, UNCHECKED][..] } else { &[COPIES] };
-        let cautions = cautions.iter().map(|text| ("caution", (*text).to_owned()));
+        let unchecked = self.hamming.is_pairwise().then_some(UNCHECKED);
+        let trusted = (self.cheaters == Cheaters::Trusted).then_some(TRUSTED);
+        let cautions = [Some(COPIES), unchecked, trusted].into_iter().flatten();
+        let cautions = cautions.map(|text| ("caution", text.to_owned()));
         [("xclp", text)].into_iter().chain(cautions).collect()
     }
 

@@ -67,6 +67,7 @@ pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
         members: (0..5).map(Peer).collect(),
         plan: plan(),
         hamming: Hamming::Replicated,
+        proves: true,
         keys: (0..5).filter(|other| *other != me).map(|other| (Peer(other), key(other))).collect(),
         seed: Zeroizing::new([me as u8; 32]),
         rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),

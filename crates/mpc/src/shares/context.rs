@@ -245,6 +245,11 @@ impl Step {
         let mut label = self.label;
         label[10] = side as u8;
         self.line.wire().note(label);
+        self.unnoted(side)
+    }
+
+    /// Returns the stream without an entry in the ledger of draws.
+    fn unnoted(&self, side: Side) -> Stream {
         #[cfg(test)]
         if let Some(stream) = self.keys.taped.stream(side, &self.label[..10], self.line.wire().rounds()) {
             return stream;
@@ -252,6 +257,14 @@ impl Step {
         // The label does not contain the side, because the other holder of the key has it on its other
         // side.
         self.keys.stream(side, &self.label[..10])
+    }
+
+    /// Draws the same words as [`Step::draw`] once more. They must not mask anything else.
+    #[must_use]
+    pub fn draw_again<T: Ring>(&self, side: Side, len: usize) -> Vec<T> {
+        let mut words = vec![T::default(); len];
+        blend(&mut self.unnoted(side), &mut words, |_, mask| mask);
+        words
     }
 
     /// Draws words that the neighbour draws too.

@@ -288,21 +288,34 @@ pub async fn compare(context: &Context, inputs: &[Inputs]) -> Copies {
 }
 
 /// Converts bits of `rows` rows to integers: codes to integers mod 2^16, bit by bit, and labels mod 2^64,
-/// rows x classes. Takes two rounds.
+/// rows x classes. Of a row with several labels, only the last class counts: an owner cannot share more than
+/// one label of a row. Takes two rounds, and one for each bit of the number of classes.
 pub async fn integers(
-    context: &Context,
+    context: &mut Context,
     codes: Shared<Bits>,
     labels: &Shared<Bits>,
     classes: usize,
 ) -> (Shared<u16>, Shared<u64>) {
     let words = label_words(classes);
     let rows = labels.len() / words.max(1);
-    let dense = labels.map(|share| {
-        let bit =
-            |at: usize| share[at / classes * words + at % classes / LANES].0 >> (at % classes % LANES) & 1;
-        let bits: Vec<u64> = (0..rows * classes).map(bit).collect();
-        super::bits::planes(&bits, 1)
+    // One plane of rows for each class.
+    let width = super::bits::words(rows);
+    let by_class = labels.map(|share| {
+        let plane = |class: usize| {
+            let bit = move |row: usize| share[row * words + class / LANES].0 >> (class % LANES) & 1;
+            super::bits::planes(&(0..rows).map(bit).collect::<Vec<u64>>(), 1)
+        };
+        (0..classes).flat_map(plane).collect()
     });
+    let one_hot = Shared::concat(&super::newton::leading(context, by_class.chunks(width)).await);
+    let dense = one_hot.map(|share| {
+        let bit = |at: usize| {
+            let (row, class) = (at / classes, at % classes);
+            share[class * width + row / LANES].0 >> (row % LANES) & 1
+        };
+        super::bits::planes(&(0..rows * classes).map(bit).collect::<Vec<u64>>(), 1)
+    });
+    let context = &*context;
     // Both run in parallel, in the same rounds. Codes get memory for whole blocks, because they are
     // multiplied in blocks.
     let room = codes.len() / rows.max(1) * rows.next_multiple_of(LANES) * LANES;

@@ -66,7 +66,7 @@ fn halves(whole: &Shared<u64>) -> [Shared<u64>; 2] {
 }
 
 /// Returns, for each plane, lowest first, whether it is the highest plane that is 1.
-async fn leading(context: &mut Context, bits: Vec<Shared<Bits>>) -> Vec<Shared<Bits>> {
+pub async fn leading(context: &mut Context, bits: Vec<Shared<Bits>>) -> Vec<Shared<Bits>> {
     // Computes the or of each plane and all above it, by a tree from the top.
     let mut any: Vec<Shared<Bits>> = bits.into_iter().rev().collect();
     let mut span = 1;

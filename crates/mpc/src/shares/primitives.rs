@@ -35,7 +35,7 @@ pub async fn reshare_proved<T: Ring>(
     let Some(log) = context.log() else { return reshare(context, part).await };
     let masks = context.step().masks(&mut part);
     #[cfg(test)]
-    log.cheat(&mut part);
+    log.cheat(context.wire().rounds(), &mut part);
     context.send(Side::Before, &part);
     context.round().await;
     let next = context.receive(Side::After, part.len());
@@ -129,7 +129,7 @@ pub fn deal<T: Ring>(
             #[cfg(test)]
             let next = context.log().map_or(next.clone(), |log| {
                 let mut next = next;
-                log.cheat(&mut next);
+                log.cheat(context.wire().rounds(), &mut next);
                 next
             });
             context.send(Side::After, &next);

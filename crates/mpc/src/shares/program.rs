@@ -10,6 +10,8 @@ use super::nearest::nearest;
 use super::newton::reciprocals;
 use super::output::{Sealed, seal};
 use super::primitives::{Differs, LANES, Range, in_thirds, thirds};
+use super::proofs::log::{Alongside, Log};
+use super::proofs::prove::Refused;
 use super::round::{Part, Side, together};
 use super::shuffle::{Edges, compact, densify, gather, hide, transposed};
 use super::{Bits, Context, Shared, Stage};
@@ -30,13 +32,21 @@ pub enum Outcome {
     Doubt(Side),
     /// The two other parties have shown different copies of a share that is opened: one of them deviates.
     Differs,
+    /// A proof fails: one of the three parties deviates.
+    Refused(Refused),
 }
 
-/// Returns the program of one party, ready to be driven. It is compiled in this package, which is
-/// optimised.
+/// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages to the
+/// other two parties. It is compiled in this package, which is optimised.
 #[must_use]
-pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>) -> Part<'static, Outcome> {
-    Box::pin(run(context, plan, inputs))
+pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>, proves: bool) -> Part<'static, Outcome> {
+    if !proves {
+        return Box::pin(run(context, plan, inputs));
+    }
+    let log = Log::default();
+    let (root, context) = (context.split(0), context.with_log(log.clone()));
+    let proved = Alongside::new(root, log, Box::pin(run(context, plan, inputs)));
+    Box::pin(async { proved.await.unwrap_or_else(Outcome::Refused) })
 }
 
 /// Runs the program of one party. `inputs` are those of all owners, in the order of their places. Together

@@ -9,11 +9,10 @@
 use std::sync::Arc;
 
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
-use super::context::Step;
 use super::permutation::Permutations;
 use super::primitives::{Differs, LANES, open};
 use super::proofs::log::Proved;
-use super::proofs::statements::{self, Hop};
+use super::proofs::statements::{self, Again, Hop};
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
 
@@ -62,11 +61,12 @@ impl Shuffled for Xor<u16> {
 struct Used(u32);
 
 impl Used {
-    fn only<T: Ring>(self, words: &mut [T]) {
+    fn only<T: Ring>(self, mut words: Vec<T>) -> Vec<T> {
         if self.0 < 64 {
             let used = (1 << self.0) - 1;
             words.iter_mut().for_each(|word| *word = T::from_bits(word.bits() & used));
         }
+        words
     }
 
     fn send<T: Ring>(self, context: &Context, to: Side, words: &[T]) {
@@ -86,28 +86,30 @@ impl Used {
 /// bits.
 pub async fn shuffle<T: Shuffled>(
     context: &mut Context,
-    mut rows: Shared<T>,
+    rows: Shared<T>,
     width: usize,
     bits: u32,
 ) -> (Shared<T>, Secrets) {
     let secrets = Secrets::draw(context, rows.len() / width, width);
+    let mut rows = Arc::new(rows);
     for key in [1, 2, 0] {
         rows = hop(context, rows, (key, Way::There), &secrets, Used(bits)).await;
     }
-    (rows, secrets)
+    (Arc::unwrap_or_clone(rows), secrets)
 }
 
 /// Permutes rows back, in three rounds.
 pub async fn unshuffle<T: Shuffled>(
     context: &mut Context,
-    mut rows: Shared<T>,
+    rows: Shared<T>,
     secrets: &Secrets,
     bits: u32,
 ) -> Shared<T> {
+    let mut rows = Arc::new(rows);
     for key in [0, 2, 1] {
         rows = hop(context, rows, (key, Way::Back), secrets, Used(bits)).await;
     }
-    rows
+    Arc::unwrap_or_clone(rows)
 }
 
 /// Direction of a permutation.
@@ -135,32 +137,26 @@ impl Way {
 /// y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, role k sends it y_(k+1) = pi(x_(k+1)) - r_2.
 async fn hop<T: Shuffled>(
     context: &mut Context,
-    x: Shared<T>,
+    x: Arc<Shared<T>>,
     (key, way): (usize, Way),
     secrets: &Secrets,
     used: Used,
-) -> Shared<T> {
+) -> Arc<Shared<T>> {
     let side = partner(context.role(), key);
-    let [one, two] = [context.step(), context.step()];
-    let draw = |step: &Step, side| {
-        let mut words = step.draw::<T>(side, x.len());
-        used.only(&mut words);
-        words
-    };
+    let steps = [context.step(), context.step()];
     let Some(side) = side else {
         context.round().await;
         let own = used.receive(context, Side::Before, x.len());
         let next = used.receive(context, Side::After, x.len());
-        let y = Shared { own, next };
+        let y = Arc::new(Shared { own, next });
         if let Some(log) = context.log() {
-            statements::permuted(&log, Hop::Taken { x, y: y.clone() });
+            statements::permuted(&log, Hop::Taken { x, y: Arc::clone(&y) });
         }
         return y;
     };
-    let (r1, r2) = (draw(&one, side), draw(&two, side));
-    let drawn = pairwise(r1.clone(), &r2, T::add);
+    let [r1, r2] = steps.each_ref().map(|step| used.only(step.draw::<T>(side, x.len())));
     let pi = if side == Side::Before { &secrets.before } else { &secrets.after };
-    let (mut sent, to) = match side {
+    let (sent, to) = match side {
         // Role k.
         Side::Before => (pairwise(way.permute(pi, &x.next), &r2, T::sub), Side::After),
         // Role k - 1.
@@ -170,26 +166,34 @@ async fn hop<T: Shuffled>(
         }
     };
     #[cfg(test)]
-    if let Some(log) = context.log() {
-        log.cheat(&mut sent);
-        used.only(&mut sent);
-    }
+    let sent = context.log().map_or(sent.clone(), |log| {
+        let mut sent = sent;
+        log.cheat(context.wire().rounds(), &mut sent);
+        used.only(sent)
+    });
     used.send(context, to, &sent);
+    let drawn = pairwise(r1, &r2, T::add);
+    let y = Arc::new(match side {
+        Side::Before => Shared { own: drawn, next: sent },
+        Side::After => Shared { own: sent, next: drawn },
+    });
     context.round().await;
     if let Some(log) = context.log() {
         // The coins of the words before the hop are those after it, permuted back.
         let (pi, back) = (Arc::clone(pi), way.other());
-        let permute = Box::new(move |coins: &[u64]| back.permute(&pi, coins));
+        let permute = Arc::new(move |coins: &[u64]| back.permute(&pi, coins));
+        // Masks are drawn again when they are needed, because there is not enough memory to keep them.
+        let [r1, r2] = steps.map(|step| {
+            let len = x.len();
+            Box::new(move || used.only(step.draw_again::<T>(side, len))) as Again<T>
+        });
         let hop = match side {
-            Side::Before => Hop::First { own: x.own, next: x.next, r1, r2, permute },
-            Side::After => Hop::Last { own: x.own, sent: sent.clone(), r2, permute },
+            Side::Before => Hop::First { x, r1, r2, permute },
+            Side::After => Hop::Last { x, y: Arc::clone(&y), r2, permute },
         };
         statements::permuted(&log, hop);
     }
-    match side {
-        Side::Before => Shared { own: drawn, next: sent },
-        Side::After => Shared { own: sent, next: drawn },
-    }
+    y
 }
 
 fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {

@@ -35,6 +35,8 @@ pub(crate) struct Turn {
     line: Line,
     /// Bytes that came in the previous round.
     received: usize,
+    /// Whether the program also makes and verifies proofs.
+    proves: bool,
     program: Part<'static, Outcome>,
     outcome: Option<Outcome>,
 }
@@ -54,7 +56,8 @@ impl Turn {
     pub(crate) fn is_brief(&self) -> bool {
         let stage = self.line.wire().marks().last().map(|mark| mark.stage);
         let follows = !matches!(stage, None | Some(Stage::Input | Stage::Compaction | Stage::Dense));
-        follows && self.received < BRIEF
+        // A proof of many statements takes long, and its messages are short.
+        follows && self.received < BRIEF && !self.proves
     }
 
     /// Runs the program until it waits for the next round or has ended.
@@ -121,7 +124,7 @@ pub(crate) struct Party {
 
 impl Party {
     /// Creates party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are those of all
-    /// owners, in the order of their places.
+    /// owners, in the order of their places. If it `proves`, so do the other two.
     #[must_use]
     pub(crate) fn new(
         number: usize,
@@ -129,11 +132,12 @@ impl Party {
         keys: Keys,
         plan: Plan,
         inputs: Vec<Inputs>,
+        proves: bool,
     ) -> Self {
         let line = Line::default();
         let context = Context::new(line.clone(), keys, number);
-        let program = boxed(context, plan, inputs);
-        let turn = Turn { line: line.clone(), received: 0, program, outcome: None };
+        let program = boxed(context, plan, inputs, proves);
+        let turn = Turn { line: line.clone(), received: 0, proves, program, outcome: None };
         let points = plan.points().next_multiple_of(64);
         Self {
             peers: [parties[(number + 2) % 3], parties[(number + 1) % 3]],

@@ -110,8 +110,8 @@ impl Log {
 
     /// Changes a message that this party makes, if a test plants that.
     #[cfg(test)]
-    pub fn cheat<T: Ring>(&self, words: &mut [T]) {
-        self.1.change(words);
+    pub fn cheat<T: Ring>(&self, round: u32, words: &mut [T]) {
+        self.1.change(round, words);
     }
 
     /// Closes the batches that have `least` words or more of one prover. All parties do so at the same

@@ -503,19 +503,43 @@ pub fn graph(
     }
 }
 
-/// Returns the coins of words at the places where they were before a permutation.
-type Permute = Box<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
+/// Function that returns the coins of words at the places where they were before a permutation.
+pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
 
-/// What a party knows of one hop of a shuffle: `own` and `next` or x are its shares before it, `sent` or y
-/// shares after it. `permute` takes coins of words after the hop to the places before it.
-#[allow(missing_docs)]
+/// Function that draws the words of a mask again.
+pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
+
+/// What a party knows of one hop of a shuffle: x are its shares before it, y those after it.
 pub enum Hop<T> {
-    /// The party before the role that takes the hop: role k of the key.
-    First { own: Vec<T>, next: Vec<T>, r1: Vec<T>, r2: Vec<T>, permute: Permute },
-    /// The party after that role: role k - 1.
-    Last { own: Vec<T>, sent: Vec<T>, r2: Vec<T>, permute: Permute },
-    /// The role that gets both messages.
-    Taken { x: Shared<T>, y: Shared<T> },
+    /// Role k of the hop's key.
+    First {
+        /// Shares before the hop.
+        x: Arc<Shared<T>>,
+        /// Mask of the message of role k - 1.
+        r1: Again<T>,
+        /// Mask of the message of role k.
+        r2: Again<T>,
+        /// The permutation.
+        permute: Permute,
+    },
+    /// Role k - 1.
+    Last {
+        /// Shares before the hop.
+        x: Arc<Shared<T>>,
+        /// Shares after it.
+        y: Arc<Shared<T>>,
+        /// Mask of the message of role k.
+        r2: Again<T>,
+        /// The permutation.
+        permute: Permute,
+    },
+    /// Role k + 1, which gets both messages.
+    Taken {
+        /// Shares before the hop.
+        x: Arc<Shared<T>>,
+        /// Shares after it.
+        y: Arc<Shared<T>>,
+    },
 }
 
 impl<T> std::fmt::Debug for Hop<T> {
@@ -531,84 +555,74 @@ impl<T> std::fmt::Debug for Hop<T> {
 /// role k.
 pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
     type R<T> = <<T as Shuffled>::Kind as Proved>::Extension;
-    let plain = |words: Vec<T>| words.into_iter().map(T::bits).collect::<Vec<u64>>();
-    let coins = |stream: &mut Stream, len: usize| {
-        (0..len).map(|_| draw_bits(stream) & R::<T>::MASK).collect::<Vec<u64>>()
+    fn plain<T: Ring>(words: &[T]) -> Vec<u64> {
+        words.iter().map(|word| word.bits()).collect()
+    }
+    let (Hop::First { x, .. } | Hop::Last { x, .. } | Hop::Taken { x, .. }) = &hop;
+    let len = x.len();
+    let coins = move |stream: &mut Stream| -> Vec<u64> {
+        (0..len).map(|_| draw_bits(stream) & R::<T>::MASK).collect()
     };
-    let sum = |coins: &[u64], words: &[u64]| {
+    let sum = |coins: &[u64], words: &[T]| {
         let mut sum = R::<T>::zero();
-        R::<T>::add_sum(&mut sum, coins, words);
+        R::<T>::add_sum(&mut sum, coins, &plain(words));
         sum
     };
-    let add = |prover, len, make: MakeSum<R<T>>| log.add_sum::<T::Kind>(prover, len, make);
+    let add = |prover, make: MakeSum<R<T>>| log.add_sum::<T::Kind>(prover, len, make);
     match hop {
-        Hop::First { own, next, r1, r2, permute } => {
-            let len = own.len();
-            let [own, next, r1, r2] = [own, next, r1, r2].map(plain);
-            // Both statements have their own coins.
-            let permute = Arc::new(permute);
-            let of_mine = Arc::clone(&permute);
+        Hop::First { x, r1, r2, permute } => {
+            let (words, of_mine) = (Arc::clone(&x), Arc::clone(&permute));
             add(
                 Prover::Me,
-                len,
                 Box::new(move |stream| {
-                    let rho = coins(stream, len);
-                    let claim = sum(&rho, &r2);
-                    Sum { a: Factor::Coins(of_mine(&rho)), b: Factor::Words(next), claim }
+                    let rho = coins(stream);
+                    let claim = sum(&rho, &r2());
+                    Sum { a: Factor::Coins(of_mine(&rho)), b: Factor::Words(plain(&words.next)), claim }
                 }),
             );
             add(
                 Prover::Before,
-                len,
                 Box::new(move |stream| {
-                    let rho = coins(stream, len);
+                    let rho = coins(stream);
                     let sigma = permute(&rho);
-                    let claim = sum(&rho, &r1).minus(sum(&sigma, &own));
+                    let claim = sum(&rho, &r1()).minus(sum(&sigma, &x.own));
                     Sum { a: Factor::None, b: Factor::Coins(sigma), claim }
                 }),
             );
         }
-        Hop::Last { own, sent, r2, permute } => {
-            let len = own.len();
-            let [own, sent, r2] = [own, sent, r2].map(plain);
-            let permute = Arc::new(permute);
+        Hop::Last { x, y, r2, permute } => {
             let of_after = Arc::clone(&permute);
             add(
                 Prover::After,
-                len,
                 Box::new(move |stream| {
-                    let rho = coins(stream, len);
-                    let claim = sum(&rho, &r2);
+                    let rho = coins(stream);
+                    let claim = sum(&rho, &r2());
                     Sum { a: Factor::Coins(of_after(&rho)), b: Factor::None, claim }
                 }),
             );
             add(
                 Prover::Me,
-                len,
                 Box::new(move |stream| {
-                    let rho = coins(stream, len);
-                    let claim = sum(&rho, &sent);
-                    Sum { a: Factor::Words(own), b: Factor::Coins(permute(&rho)), claim }
+                    let rho = coins(stream);
+                    let claim = sum(&rho, &y.own);
+                    Sum { a: Factor::Words(plain(&x.own)), b: Factor::Coins(permute(&rho)), claim }
                 }),
             );
         }
         Hop::Taken { x, y } => {
-            let len = x.len();
-            let [x0, x1, y0, y1] = [x.own, x.next, y.own, y.next].map(plain);
+            let (before, after) = (Arc::clone(&x), Arc::clone(&y));
             add(
                 Prover::Before,
-                len,
                 Box::new(move |stream| {
-                    let claim = sum(&coins(stream, len), &y0);
-                    Sum { a: Factor::None, b: Factor::Words(x0), claim }
+                    let claim = sum(&coins(stream), &after.own);
+                    Sum { a: Factor::None, b: Factor::Words(plain(&before.own)), claim }
                 }),
             );
             add(
                 Prover::After,
-                len,
                 Box::new(move |stream| {
-                    let claim = sum(&coins(stream, len), &y1);
-                    Sum { a: Factor::Words(x1), b: Factor::None, claim }
+                    let claim = sum(&coins(stream), &y.next);
+                    Sum { a: Factor::Words(plain(&x.next)), b: Factor::None, claim }
                 }),
             );
         }

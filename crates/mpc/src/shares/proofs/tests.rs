@@ -9,10 +9,12 @@ use super::super::lookup::lookup;
 use super::super::memory::{Run, in_memory, tampered};
 use super::super::nearest::nearest;
 use super::super::primitives::{multiply, multiply_all, reshare_proved};
+use super::super::program::{self, Outcome};
+use super::super::round::Mark;
 use super::super::round::Part;
 use super::super::shuffle::{shuffle, unshuffle};
 use super::super::truncate::truncate;
-use super::super::{Bits, Context, Ring, Shared, Xor};
+use super::super::{Bits, Context, Ring, Shared, Stage, Xor};
 use super::extension::{Extension, Galois, Gf64, inner};
 use super::gates::{FOLD, Gates};
 use super::log::{Alongside, Log};
@@ -43,15 +45,16 @@ struct Plan {
     bit: u64,
 }
 
-/// Counter of the messages of one party, and its plan.
+/// Counter of the messages of one party, its plan, and the round in which it changes a message.
 #[derive(Clone, Default)]
-pub(in crate::shares) struct Cheat(Arc<Mutex<(u32, Option<Plan>)>>);
+pub(in crate::shares) struct Cheat(Arc<Mutex<(u32, Option<Plan>, u32)>>);
 
 impl Cheat {
-    pub(super) fn change<T: Ring>(&self, words: &mut [T]) {
-        let (count, plan) = &mut *self.0.lock().expect("no panic");
+    pub(super) fn change<T: Ring>(&self, at: u32, words: &mut [T]) {
+        let (count, plan, round) = &mut *self.0.lock().expect("no panic");
         *count += 1;
         if let Some(plan) = plan.filter(|plan| plan.message == *count && !words.is_empty()) {
+            *round = at;
             let bit = (plan.bit % (8 * T::BYTES * words.len()) as u64) as usize;
             let word = &mut words[bit / (8 * T::BYTES)];
             *word = word.add(T::from_bits(1 << (bit % (8 * T::BYTES))));
@@ -65,8 +68,14 @@ type Results = [Result<u32, Refused>; 3];
 /// Runs a program and the proofs of all its statements. A party may cheat. Returns also the number of
 /// messages of each party.
 fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refused>>, [u32; 3]) {
+    let (run, cheats) = run_with(program, cheat);
+    (run, cheats.map(|(messages, _)| messages))
+}
+
+/// Returns also the round in which each party cheats.
+fn run_with(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refused>>, [(u32, u32); 3]) {
     let counters: [Cheat; 3] = std::array::from_fn(|party| {
-        Cheat(Arc::new(Mutex::new((0, cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan)))))
+        Cheat(Arc::new(Mutex::new((0, cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan), 0))))
     });
     let run = in_memory(5, |context| {
         let log = Log::new(counters[context.role()].clone());
@@ -78,7 +87,11 @@ fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refu
         });
         Box::pin(Alongside::new(root, log, body))
     });
-    (run, counters.map(|counter| counter.0.lock().expect("no panic").0))
+    let of = |counter: Cheat| {
+        let (messages, _, round) = *counter.0.lock().expect("no panic");
+        (messages, round)
+    };
+    (run, counters.map(of))
 }
 
 /// Returns what the parties see if the party after `cheat` refuses its proof.
@@ -181,12 +194,11 @@ fn shuffles_are_proved() {
         })
     });
     every_message_is_proved("shuffle of integers", &program, 1);
-    let keys = words(2 * 40, 11).into_iter().map(|x| Xor(x as u16 & 0x1fff)).collect();
+    let keys = words(2 * 40, 11).into_iter().map(|x| Xor(x as u16)).collect();
     let program = of(keys, |mut context, x: Shared<Xor<u16>>| {
         Box::pin(async move {
-            let x = x.map(|share| share.iter().map(|x| Xor(x.0 & 0x1fff)).collect());
-            let (shuffled, secrets) = shuffle(&mut context, x, 40, 13).await;
-            unshuffle(&mut context, shuffled, &secrets, 13).await;
+            let (shuffled, secrets) = shuffle(&mut context, x, 40, 16).await;
+            unshuffle(&mut context, shuffled, &secrets, 16).await;
         })
     });
     every_message_is_proved("shuffle of keys", &program, 1);
@@ -246,6 +258,54 @@ fn products_of_matrices_are_proved() {
         })
     });
     every_message_is_proved("graph", &program, 2);
+}
+
+/// Returns the round in which the marks are opened: none, if it was not reached.
+fn opening<T>(run: &Run<T>) -> Option<u32> {
+    let of =
+        |marks: &Vec<Mark>| marks.iter().find(|mark| mark.stage == Stage::Weights).map(|mark| mark.rounds);
+    run.marks.iter().filter_map(of).min()
+}
+
+/// `FLYSWARM_CHEATS` sets how many messages are changed; by default a few of all.
+#[test]
+fn a_changed_message_of_the_whole_computation_is_found_before_anything_is_opened() {
+    let inputs = super::super::tests::audit::inputs(6);
+    let plan = super::super::tests::audit::plan();
+    let program: Box<Program> = Box::new(move |context| {
+        let inputs = inputs[context.role()].clone();
+        Box::pin(async move {
+            let outcome = program::run(context, plan, inputs).await;
+            assert!(matches!(outcome, Outcome::Sealed(_)), "{outcome:?}");
+        })
+    });
+    let (whole, messages) = run(&program, None);
+    assert!(whole.results.iter().all(Result::is_ok), "{:?}", whole.results);
+    let opened = opening(&whole).expect("the marks are opened");
+    let (with, without) = (whole.rounds, *whole.results[0].as_ref().expect("honest"));
+    println!(
+        "{with} rounds, marks in {opened}, end in {without}, {messages:?} messages, {:?} bytes",
+        whole.sent
+    );
+    let count = std::env::var("FLYSWARM_CHEATS").map_or(24, |count| count.parse().expect("a number"));
+    let (mut before, mut after) = (0, 0);
+    for (at, word) in words(count, 12).into_iter().enumerate() {
+        let party = at % 3;
+        let bit = [0, u64::MAX, word][at / 3 % 3];
+        let plan = Plan { message: 1 + (word >> 8) as u32 % messages[party], bit };
+        let (found, cheats) = run_with(&program, Some((party, plan)));
+        let what = format!("{plan:?} of {party}");
+        assert_eq!(found.results, refused(party), "{what}");
+        assert!(cheats[party].1 > 0, "{what}");
+        if cheats[party].1 < opened {
+            before += 1;
+            assert_eq!(opening(&found), None, "{what}: the marks were opened");
+        } else {
+            after += 1;
+        }
+    }
+    println!("{before} changed before the marks are opened, {after} after that: all found");
+    assert!(before > 0 && after > 0);
 }
 
 /// Changes that a prover makes to the values that it shares.

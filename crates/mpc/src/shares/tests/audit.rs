@@ -91,14 +91,14 @@ const CLASSES: usize = 2;
 // Above 64, so that a lookup has two parts.
 const BITS: u32 = 128;
 
-fn plan() -> Plan {
+pub(in crate::shares) fn plan() -> Plan {
     let settings = Settings { k: 3, bits: BITS, alpha: 0.1, steps: 3, power: 1, balance: true };
     Plan::new(POINTS, CLASSES, settings).expect("fits")
 }
 
 /// Returns the shares of one owner, from fixed seeds: two clusters, each with copies of one row;
 /// `labelled` points have a label.
-fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
+pub(in crate::shares) fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
     let centres = words(2, 64, 5);
     let codes: Vec<u64> = (0..POINTS).map(|i| centres[i % 2]).collect();
     let labels: Vec<_> = (0..POINTS).map(|i| (i < labelled).then_some((i % 2) as u16)).collect();

@@ -9,7 +9,8 @@ use crate::propagation::integer::{Plan, Settings};
 use crate::shares::context::{Context, Keys};
 use crate::shares::input::{Announced, Inputs, parcels, unpack};
 use crate::shares::output::unseal;
-use crate::shares::program::{Outcome, run};
+use crate::shares::program::{Outcome, boxed};
+use crate::shares::proofs::prove::Refused;
 use crate::shares::round::{Line, Part, Side};
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -55,13 +56,22 @@ fn honest(parcels: &Parcels) -> [Vec<Inputs>; 3] {
 
 /// Runs the three parties. `change` may change their messages in a round.
 fn computed(inputs: &[Vec<Inputs>; 3], change: impl Fn(u32, &mut Sent)) -> [Option<Outcome>; 3] {
+    computed_by(inputs, false, change)
+}
+
+/// Runs them with proofs or without.
+fn computed_by(
+    inputs: &[Vec<Inputs>; 3],
+    proves: bool,
+    change: impl Fn(u32, &mut Sent),
+) -> [Option<Outcome>; 3] {
     let settings = Settings { k: 3, bits: BITS as u32, alpha: 0.5, steps: 14, power: 1, balance: false };
     let plan = Plan::new(POINTS, CLASSES, settings).unwrap();
     let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
     let mut parties: [Option<Part<'_, Outcome>>; 3] = std::array::from_fn(|party| {
         let keys = Keys::new([party as u8 + 1; 32], [(party as u8 + 1) % 3 + 1; 32], b"hostile");
         let context = Context::new(lines[party].clone(), keys, party);
-        Some(Box::pin(run(context, plan, inputs[party].clone())) as Part<'_, Outcome>)
+        Some(boxed(context, plan, inputs[party].clone(), proves))
     });
     let mut results = [None, None, None];
     for round in 0.. {
@@ -109,9 +119,9 @@ fn output(outcomes: &[Option<Outcome>; 3]) -> Option<Output> {
 #[test]
 fn a_party_frames_no_owner_in_the_check() {
     let inputs = honest(&parcels_of_all());
-    // Changes the comparison in round 0 and the conversion to integers in rounds 1 and 2, each at the
+    // Changes the comparison in round 0 and the conversion to integers in rounds 3 and 4, each at the
     // places of some owners.
-    for (round, width) in [(0, 32), (1, 2 * 40), (2, 2 * 40)] {
+    for (round, width) in [(0, 32), (3, 2 * 40), (4, 2 * 40)] {
         for framed in [vec![1], vec![0, 1]] {
             let outcomes = computed(&inputs, |at, sent| {
                 if at == round {
@@ -176,20 +186,30 @@ fn other_copies_of_codes_are_blamed_or_harmless() {
 }
 
 #[test]
-#[ignore = "issue 41: an owner that computes changes what it sends while bits become integers"]
-fn an_owner_that_computes_is_blamed_for_its_input() {
+fn an_owner_that_computes_and_changes_what_its_bits_become_is_found() {
     // Party 2 is owner 2. Its rows, from 22 on, are the last third of the codes, 64 bytes of 4 words per
     // row. It lowers one bit of each row by 2^6.
-    let outcomes = computed(&honest(&parcels_of_all()), |round, sent| {
-        if round == 2 {
-            let third = 2 * 11 * BITS;
-            for row in 0..11 {
-                let at = 2 * third + 2 * (row * BITS + 3);
-                let place = sent[2][0][at..].first_chunk_mut::<2>().unwrap();
-                *place = u16::from_le_bytes(*place).wrapping_sub(1 << 6).to_le_bytes();
+    let attack = |first: u32| {
+        move |round: u32, sent: &mut Sent| {
+            if round == first {
+                let third = 2 * 11 * BITS;
+                for row in 0..11 {
+                    let at = 2 * third + 2 * (row * BITS + 3);
+                    let place = sent[2][0][at..].first_chunk_mut::<2>().unwrap();
+                    *place = u16::from_le_bytes(*place).wrapping_sub(1 << 6).to_le_bytes();
+                }
             }
         }
+    };
+    // Two rounds choose one label of each row. Then come a deal and the reshare.
+    let inputs = honest(&parcels_of_all());
+    let outcomes = computed_by(&inputs, true, attack(4));
+    let refusal = outcomes.iter().map(|outcome| match outcome {
+        Some(Outcome::Refused(Refused::Proof { by_me, by_before, mine, .. })) => [*mine, *by_me, *by_before],
+        _ => [false; 3],
     });
-    let honest: Vec<_> = blamed(&outcomes)[..2].to_vec();
-    assert!(honest.iter().all(|owners| owners[..] == [2]), "{honest:?}");
+    let refusal: Vec<_> = refusal.collect();
+    assert_eq!(refusal, [[false, true, false], [false, false, true], [true, false, false]], "{outcomes:?}");
+    // Without proofs nobody notices.
+    assert!(output(&computed(&inputs, attack(4))).is_some());
 }

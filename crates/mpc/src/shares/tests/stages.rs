@@ -247,11 +247,12 @@ proptest! {
         };
         let held: [Inputs; 3] = std::array::from_fn(|number| read(&parcels[number], number, rows).expect("a parcel"));
         prop_assert!(held.iter().all(|inputs| inputs.view == held[0].view && inputs.view != [0; 32]));
-        let run = in_memory(seed, |context: Context| {
+        let run = in_memory(seed, |mut context: Context| {
             let Inputs { codes, labels, .. } = held[context.role()].clone();
-            Box::pin(async move { integers(&context, codes, &labels, classes).await })
+            Box::pin(async move { integers(&mut context, codes, &labels, classes).await })
         });
-        prop_assert_eq!(run.rounds, if rows == 0 { 0 } else { 2 });
+        // One round for each level of the tree that chooses one label of a row, a deal, a reshare.
+        prop_assert_eq!(run.rounds, if rows == 0 { 0 } else { 2 + classes.next_power_of_two().ilog2() });
         let bit = |at: usize| (codes.row(at / 128)[at % 128 / 64] >> (at % 64) & 1) as u16;
         let bits: Vec<u16> = (0..rows * 128).map(bit).collect();
         prop_assert_eq!(opened(&run.results.each_ref().map(|held| held.0.clone())), bits);
@@ -321,7 +322,7 @@ fn propagation(balance: bool) {
 }
 
 #[test]
-fn an_owner_can_share_nothing_but_bits() {
+fn an_owner_can_share_nothing_but_bits_and_one_label_of_a_row() {
     // Any words: here each share is drawn.
     let (rows, classes) = (70, 3);
     let drawn = |seed: u8, len: usize| -> [Shared<Bits>; 3] {
@@ -332,13 +333,20 @@ fn an_owner_can_share_nothing_but_bits() {
             next: shares[(party + 1) % 3].clone(),
         })
     };
-    let (codes, labels) = (drawn(1, rows * 2), drawn(4, rows));
-    let run = in_memory(1, |context: Context| {
-        let (codes, labels) = (codes[context.role()].clone(), labels[context.role()].clone());
-        Box::pin(async move { integers(&context, codes, &labels, classes).await })
+    let (codes, held) = (drawn(1, rows * 2), drawn(4, rows));
+    let run = in_memory(1, |mut context: Context| {
+        let (codes, labels) = (codes[context.role()].clone(), held[context.role()].clone());
+        Box::pin(async move { integers(&mut context, codes, &labels, classes).await })
     });
     let codes = opened(&run.results.each_ref().map(|run| run.0.clone()));
     let labels = opened(&run.results.map(|run| run.1));
+    let words = (0..rows).map(|row| held[0].own[row].0 ^ held[1].own[row].0 ^ held[2].own[row].0);
+    // The last class of those that the owner gave the row.
+    let last = words.flat_map(|word| {
+        let last = (0..classes).rev().find(|class| word >> class & 1 == 1);
+        (0..classes).map(move |class| u64::from(last == Some(class)))
+    });
+    assert_eq!(labels, last.collect::<Vec<_>>());
     assert!(codes.len() == rows * 128 && codes.iter().all(|x| *x <= 1) && codes.contains(&1));
     assert!(labels.len() == rows * classes && labels.iter().all(|x| *x <= 1) && labels.contains(&1));
 }
