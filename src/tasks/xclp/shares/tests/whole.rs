@@ -281,8 +281,7 @@ fn bytes_and_rounds_are_those_of_the_design() {
     let (n, k, classes, log, steps) = (192, 10, 10, 9, 20);
     let settings = Settings { k, bits: 1 << log, alpha: 0.9, steps, power: 1, balance: false };
     let run = case(&[100, 92], classes, settings, 1).run(1);
-    // Bytes of a party by stage, from the numpy simulation of the design: per pair, per ordered pair, per
-    // edge, per score.
+    // Bytes of a party by stage: per pair, per ordered pair, per edge, per score.
     let (pairs, square, edges, scores) = (n * (n - 1) / 2, n * n, n * k, n * classes);
     let index = (n - 1usize).ilog2() as usize + 1;
     let design = [
@@ -294,8 +293,9 @@ fn bytes_and_rounds_are_those_of_the_design() {
         square * (2 * (log + 1) + 1) / 8,
         ((1 << (log - 1)) + 448) / 8 * edges,
         square * 16,
-        620 * n,
-        373 * scores * steps / 10,
+        790 * n,
+        // Two reshares, 65 dealt planes, the carry, two bits as words, a reshare.
+        445 * scores * steps / 10,
     ];
     // Labels and coarse scores take about 3 % of the rest at 2,500 points: 330 bytes a score.
     let output = 330 * scores;

@@ -143,7 +143,7 @@ fn a_counter_that_begins_anew_in_each_stage_is_found_by_messages_of_one_length()
         found.mean_square, found.largest, found.pairs
     );
     assert!(found.pairs > 100, "{}", found.pairs);
-    assert!(found.constant == 0 && found.largest < LARGEST, "each message alone is as it should be");
+    assert_eq!(found.constant, 0, "each message alone changes");
 }
 
 /// Returns the largest z of the difference of two inputs over all bits of a party.
