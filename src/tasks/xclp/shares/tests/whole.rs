@@ -469,10 +469,10 @@ fn one_bit_of_any_message_that_is_not_the_programs_spoils_no_output() {
         for (found, honest) in found.iter().zip(&honest) {
             assert!(found.as_ref().is_none_or(|f| !matches!(f, Outcome::Sealed(_)) || f == honest), "{at}");
         }
-        assert!(found.iter().any(|found| !matches!(found, Some(Outcome::Sealed(_)))), "{at}: {word}");
         refused += usize::from(found.iter().any(|found| matches!(found, Some(Outcome::Refused(_)))));
         early += usize::from(found.iter().all(|found| !matches!(found, Some(Outcome::Sealed(_)))));
     }
+    // Packed words may end with bits that nobody reads.
     assert!(refused >= 40 && early >= 50, "{refused} refused, {early} before any output");
 }
 
