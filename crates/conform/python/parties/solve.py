@@ -50,22 +50,27 @@ def leading(part: Part, planes: list[Shares]) -> Program:
     return alone[::-1]
 
 
+def scaled(part: Part, x: Shares, y: Shares, bits: int) -> Program:
+    """Returns the product, rounded."""
+    return (yield from truncate(part, (yield from product(part, WORDS, x, y)), bits))
+
+
 def inverses(part: Part, m: Shares, scale: Shares) -> Program:
     y = plus_public(part, times(-2, m), 782274605)
     for _ in range(3):
-        t = yield from truncate(part, local_product(WORDS, m, y), Q)
-        y = yield from truncate(part, local_product(WORDS, y, plus_public(part, times(-1, t), 2 ** (Q + 1))), Q)
-    product = local_product(WORDS, plus_public(part, y, -2), scale)
-    return (yield from truncate(part, plus_public(part, product, -(2 ** (2 * Q - G - 1))), 2 * Q - G))
+        t = yield from scaled(part, m, y, Q)
+        y = yield from scaled(part, y, plus_public(part, times(-1, t), 2 ** (Q + 1)), Q)
+    low = yield from product(part, WORDS, plus_public(part, y, -2), scale)
+    return (yield from truncate(part, plus_public(part, low, -(2 ** (2 * Q - G - 1))), 2 * Q - G))
 
 
 def roots(part: Part, m: Shares, root: Shares) -> Program:
     v = plus_public(part, times(-1, m), 522106962)
     for _ in range(3):
-        t = yield from truncate(part, local_product(WORDS, v, v), Q)
-        t = yield from truncate(part, local_product(WORDS, m, t), Q)
-        v = yield from truncate(part, local_product(WORDS, v, plus_public(part, times(-1, t), 3 * 2**Q)), Q + 1)
-    return (yield from truncate(part, local_product(WORDS, v, root), 33))
+        t = yield from scaled(part, v, v, Q)
+        t = yield from scaled(part, m, t, Q)
+        v = yield from scaled(part, v, plus_public(part, times(-1, t), 3 * 2**Q), Q + 1)
+    return (yield from scaled(part, v, root, 33))
 
 
 def balances(part: Part, plan: Plan, labels: Shares) -> Program:
@@ -111,7 +116,8 @@ def propagation(parties: Parties, plan: Plan, graph: Shares, labels: Shares, fou
     total, earlier = times(plan.coefficients[0], last), None
     for coefficient in plan.coefficients[1:]:
         around = yield from reshare(part, WORDS, neighbours(last))
-        z = plus(WORDS, local_product(WORDS, r, around), local_product(WORDS, c, last))
+        z = plus(WORDS, local_product(WORDS, around, r), local_product(WORDS, last, c))
+        z = yield from reshare(part, WORDS, z)
         following = yield from truncate(part, z, G - 1 if earlier else G)
         if earlier:
             following = minus(WORDS, following, earlier)
@@ -120,7 +126,7 @@ def propagation(parties: Parties, plan: Plan, graph: Shares, labels: Shares, fou
     scores = yield from truncate(part, total, 20)
     if u:
         of_rows = each(lambda share: numpy.tile(share, plan.rows), u[0])
-        scores = yield from truncate(part, local_product(WORDS, scores, of_rows), 20)
+        scores = yield from scaled(part, scores, of_rows, 20)
     return scores
 
 
