@@ -21,6 +21,7 @@ from .operations import (
     cut,
     each,
     joined,
+    leading,
     opened,
     plus,
     product,
@@ -32,7 +33,7 @@ from .operations import (
     to_planes,
     words_of,
 )
-from .parts import Part, Parties, Program, Shares, in_thirds, together
+from .parts import Part, Parties, Program, Shares, in_thirds, thirds, together
 from .shares import Input
 from .shuffle import back, shuffle
 
@@ -48,7 +49,10 @@ def compared(parties: Parties, owners: list[Input], commitments: list[bytes]) ->
 
 
 def integers(part: Part, plan: Plan, owners: list[Input], of_distances: bool) -> Program:
-    """Stage 1, after the first round. Returns the bits of codes, and the labels, as integers."""
+    """Stage 1, after the first round. Returns the bits of codes, and the labels, as integers.
+
+    Of several labels of a row the last class counts.
+    """
 
     def converted(ring, words):
         def third(part, start, end):
@@ -57,11 +61,14 @@ def integers(part: Part, plan: Plan, owners: list[Input], of_distances: bool) ->
 
         return joined((yield from in_thirds(part, len(words[0]), 1, third)))
 
-    def dense(share):
-        hot = rows_of_bits(share, plan.rows, plan.classes).reshape(-1)
-        return to_planes(hot, 1)[0]
+    def of_class(number):
+        return lambda share: to_planes(rows_of_bits(share, plan.rows, plan.classes)[:, number], 1)[0]
 
-    labels = converted(WORDS, each(dense, joined([owner.labels for owner in owners])))
+    given = joined([owner.labels for owner in owners])
+    planes = yield from leading(part, [each(of_class(number), given) for number in range(plan.classes)])
+    by_class = [[bits_of(share, plan.rows) for share in plane] for plane in planes]
+    hot = [numpy.stack(shares, axis=1).reshape(-1) for shares in zip(*by_class)]
+    labels = converted(WORDS, each(lambda bits: to_planes(bits, 1)[0], hot))
     codes = [] if of_distances else [converted(SMALL, joined([owner.words for owner in owners]))]
     *codes, labels = yield from together([*codes, labels])
     return codes[0] if codes else None, each(lambda share: share[:plan.rows * plan.classes], labels)
@@ -199,7 +206,7 @@ def nearest(parties: Parties, plan: Plan, keys: list[Shares]) -> Program:
 
 
 def compaction(parties: Parties, plan: Plan, keys: list[Shares], chosen: Shares) -> Program:
-    """Stage 5. Returns for each step and each third the keys of the neighbours, their places, and the permutations."""
+    """Stage 5. Returns for each third the keys of the neighbours, their places, and the permutations."""
     part, n, mark = Part(parties, 5), plan.rows, numpy.uint16(plan.key_bits)
 
     def entries(share):
@@ -207,27 +214,32 @@ def compaction(parties: Parties, plan: Plan, keys: list[Shares], chosen: Shares)
         return sum(planes) | rows_of_bits(chosen[share], n, n).T.astype(numpy.uint16) << mark
 
     rows = [entries(share) for share in range(3)]
-    found = []
+    hidden = []
     for first, last in steps(n):
 
         def third(part, start, end):
             own = each(lambda share: share[first + start:first + end].reshape(-1), rows)
-            mixed, places = yield from shuffle(part, SMALL_BITS, own, n, plan.key_bits + 1)
-            mixed = each(lambda share: share.reshape(-1, n), mixed)
+            mixed, orders = yield from shuffle(part, SMALL_BITS, own, n, plan.key_bits + 1)
+            return each(lambda share: share.reshape(-1, n), mixed), orders
 
-            def marks(share):
-                out = numpy.zeros((end - start, 64 * plan.words), numpy.uint8)
-                out[:, :n] = share >> mark
-                return words_of(out)
+        hidden += yield from in_thirds(part, last - first, 1, third)
 
-            marked = rows_of_bits((yield from opened(part, each(marks, mixed))), end - start, n)
-            if (marked.sum(1) != plan.k).any():
-                raise Refused("marks", "an opened row does not have k marks")
-            at = numpy.nonzero(marked)[1].reshape(-1, plan.k)
-            low = numpy.uint16(plan.bits - 1)
-            return each(lambda share: numpy.take_along_axis(share, at, 1).reshape(-1) & low, mixed), at, places
+    def marks(share):
+        out = numpy.zeros((n, 64 * plan.words), numpy.uint8)
+        out[:, :n] = share >> mark
+        return words_of(out).reshape(-1)
 
-        found.append((yield from in_thirds(part, last - first, 1, third)))
+    every = [numpy.concatenate(shares) for shares in zip(*[mixed for mixed, _ in hidden])]
+    marked = rows_of_bits((yield from opened(part, each(marks, every))), n, n)
+    if (marked.sum(1) != plan.k).any():
+        raise Refused("marks", "an opened row does not have k marks")
+    at = numpy.nonzero(marked)[1].reshape(-1, plan.k)
+    low, found, row = numpy.uint16(plan.bits - 1), [], 0
+    for mixed, orders in hidden:
+        places = at[row:row + len(mixed[0])]
+        row += len(places)
+        keys_of = lambda share: numpy.take_along_axis(share, places, 1).reshape(-1) & low
+        found.append((each(keys_of, mixed), places, orders))
     return found
 
 
@@ -240,26 +252,25 @@ def steps(n: int) -> list[tuple[int, int]]:
 def weights(parties: Parties, plan: Plan, found: list) -> Program:
     """Stage 6. Returns the weights at the opened places."""
     part = Part(parties, 6)
-    keys = joined([own for step in found for own, _, _ in step])
+    keys = joined([own for own, _, _ in found])
     index = [list(shares) for shares in zip(*[to_planes(share, plan.key_bits) for share in keys])]
     return (yield from table(part, index, plan.rows * plan.k, plan.weights, 13))
 
 
 def dense(parties: Parties, plan: Plan, found: list, weights: Shares) -> Program:
     """Stage 7. Returns W."""
-    part, n, out, at = Part(parties, 7), plan.rows, [], 0
-    for step in found:
+    part, n, out, at, later = Part(parties, 7), plan.rows, [], 0, iter(found)
+    for first, last in steps(n):
         programs = []
-        parts = [part.part(turn) for turn in range(len(step))]
-        for third, (_, places, orders) in zip(parts, step):
+        parts = [part.part(turn) for turn in range(len(thirds(last - first, 1)))]
+        for third, (_, places, orders) in zip(parts, later):
 
             def whole(share):
                 rows = numpy.zeros((len(places), n), numpy.uint64)
                 numpy.put_along_axis(rows, places, share[at:at + places.size].reshape(places.shape), 1)
                 return rows.reshape(-1)
 
-            programs.append(back(third, WORDS, each(whole, weights), n, 64, orders))
+            programs.append(back(third, WORDS, each(whole, weights), 64, orders))
             at += places.size
         out += yield from together(programs)
     return each(lambda share: share.reshape(n, n) + share.reshape(n, n).T, joined(out))
-

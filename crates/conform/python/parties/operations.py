@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Callable
 
 import numpy
+from primitives.crypto import tagged
 
 from .parts import Part, Program, Shares, in_thirds, together
 
@@ -127,9 +128,11 @@ def products(part: Part, pairs: list[tuple[Shares, Shares]]) -> Program:
 
 
 def opened(part: Part, x: Shares) -> Program:
-    """Opens a vector of bits."""
-    for role, mine in enumerate(part.turned(x)):
+    """Opens a vector of bits. A role gets the missing share from one side, and its hash from the other."""
+    shares = part.turned(x)
+    for role, mine in enumerate(shares):
         part.send(role, role + 1, mine)
+        part.send(role, role - 1, tagged("opened", shares[(role + 1) % 3].tobytes()))
     yield
     return x[0] ^ x[1] ^ x[2]
 
@@ -147,13 +150,17 @@ def dealt(part: Part, ring: Ring, role: int, value: numpy.ndarray) -> Shares:
 
 
 def two_numbers(part: Part, ring: Ring, x: Shares, bits: int) -> Program:
-    """Returns the planes of two numbers whose sum is x."""
+    """Returns the planes of two numbers whose sum is x. Plane 64 is the carry of the sum of shares 0 and 1."""
     first, second, third = part.turned(x)
     words = -(-len(first) // 64)
-    planes = dealt(part, BITS, 0, numpy.concatenate(to_planes(ring.add(first, second), bits)))
+    known = ring.add(first, second)
+    planes = to_planes(known, min(bits, 64))
+    if bits > 64:
+        planes += to_planes((known < first).astype(numpy.uint64), 1)
+    planes = dealt(part, BITS, 0, numpy.concatenate(planes))
     yield
     nothing = numpy.zeros(words, numpy.uint64)
-    others = [part.unturned([nothing, nothing, plane]) for plane in to_planes(third, bits)]
+    others = [part.unturned([nothing, nothing, plane]) for plane in to_planes(third, min(bits, 64))]
     return cut(planes, words), others
 
 
@@ -224,6 +231,19 @@ def sign(part: Part, x: Shares, bits: int) -> Program:
     return plus(BITS, plus(BITS, one[-1], two[-1]), into)
 
 
+def leading(part: Part, planes: list[Shares]) -> Program:
+    """Returns planes that are 1 only at the leading bit."""
+    o, span = planes[::-1], 1
+    while span < len(o):
+        with_bit = [i for i in range(len(o)) if i & span]
+        made = yield from products(part, [(o[i], o[before(i, span)]) for i in with_bit])
+        for i, one in zip(with_bit, made):
+            o[i] = plus(BITS, plus(BITS, o[i], o[before(i, span)]), one)
+        span *= 2
+    alone = o[:1] + [plus(BITS, after, earlier) for earlier, after in zip(o, o[1:])]
+    return alone[::-1]
+
+
 # --- bits to integers
 
 
@@ -252,31 +272,24 @@ def b2a(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: lis
 # --- rounding and tables
 
 
-def truncate(part: Part, z: Shares, bits: int) -> Program:
-    """Rounds z / 2^bits. z are the roles' parts, before any reshare."""
-    shift, high = numpy.uint64(bits), 2 ** (64 - bits) % 2**64
+def truncate(part: Part, x: Shares, bits: int) -> Program:
+    """Rounds x / 2^bits."""
+    shift, over = numpy.uint64(bits), 2 ** (64 - bits) % 2**64
 
     def third(part, start, end):
-        first, second, last = part.turned([share[start:end] for share in z])
-        drawn = part.draw(0, part.step(), first)
-        part.send(2, 1, last + drawn)
-        yield
-        t0, t1 = first - drawn + numpy.uint64(2**62 + 2 ** (bits - 1)), second + (last + drawn)
-        low = numpy.uint64(2**bits - 1)
-        planes = lambda t: to_planes(t & low | (~t >> numpy.uint64(63)) << shift, bits + 1)
-        x, y = (dealt(part, BITS, role, numpy.concatenate(planes(t))) for role, t in enumerate((t0, t1)))
-        yield
-        words = -(-(end - start) // 64)
-        x, y = cut(x, words), cut(y, words)
-        *g, u = yield from products(part, list(zip(x, y)))
-        into = yield from carry(part, g, [plus(BITS, a, b) for a, b in zip(x[:-1], y[:-1])])
-        parts = yield from b2a_parts(part, WORDS, [into, u], end - start, [1, high])
-        parts = part.turned(parts)
-        parts[0] = parts[0] + (t0 >> shift) - numpy.uint64((high + (2**62 >> bits)) % 2**64)
-        parts[1] = parts[1] + (t1 >> shift)
-        return (yield from reshare(part, WORDS, part.unturned(parts)))
+        v = plus_public(part, each(lambda share: share[start:end], x), 2**62 + 2 ** (bits - 1))
+        one, two = yield from two_numbers(part, WORDS, v, 65)
+        tops = complement(part, one[63]), complement(part, two[63])
+        *g, unwrapped = yield from products(part, [*zip(one[:bits], two[:bits]), tops])
+        into = yield from carry(part, g, [plus(BITS, a, b) for a, b in zip(one[:bits], two[:bits])])
+        parts = yield from b2a_parts(part, WORDS, [into, unwrapped], end - start, [1, over])
+        parts, (first, second, last) = part.turned(parts), part.turned(v)
+        parts[0] = parts[0] + (first + second >> shift)
+        parts[1] = parts[1] + (last >> shift)
+        shared = yield from reshare(part, WORDS, part.unturned(parts))
+        return plus_public(part, shared, -over - (2**62 >> bits))
 
-    return joined((yield from in_thirds(part, len(z[0]), 64, third)))
+    return joined((yield from in_thirds(part, len(x[0]), 64, third)))
 
 
 def one_hot(part: Part, bits: list[Shares]) -> Program:

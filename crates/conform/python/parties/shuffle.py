@@ -40,61 +40,35 @@ def packed(words: numpy.ndarray, bits: int) -> bytes:
     return numpy.packbits(of_each[:, :bits].reshape(-1), bitorder="little").tobytes()
 
 
-class Hops:
-    """Draws and messages of a shuffle. Words have `bits` bits."""
+def hop(part: Part, ring: Ring, x: Shares, key: int, places: Places, move, bits: int) -> Program:
+    """Moves the words of each row as the two holders of a key know, and shares them anew. Shares have part numbers."""
+    mask = numpy.array((1 << bits) - 1, ring.dtype)
+    one, two = (part.draw(key, part.step(), x[0]) & mask for _ in range(2))
+    before, after = (key - 1) % 3, (key + 1) % 3
+    out = [numpy.empty(0)] * 3
+    out[key] = ring.add(one, two) & mask
+    out[before] = ring.less(move(places, ring.add(x[before], x[key])), one) & mask
+    out[after] = ring.less(move(places, x[after]), two) & mask
+    part.send(before, after, packed(out[before], bits))
+    part.send(key, after, packed(out[after], bits))
+    yield
+    return out
 
-    def __init__(self, part: Part, ring: Ring, bits: int) -> None:
-        self.part = part
-        self.ring = ring
-        self.bits = bits
-        self.mask = numpy.array((1 << bits) - 1, ring.dtype)
 
-    def draw(self, key: int, like: numpy.ndarray) -> numpy.ndarray:
-        return self.part.draw(key, self.part.step(), like) & self.mask
-
-    def hop(self, key: int, places: Places, move, adds: numpy.ndarray, subtracts: numpy.ndarray) -> Shares:
-        """Moves the words of both holders of a key, and masks them."""
-        drawn = self.draw(key, adds)
-        return [self.ring.add(move(places, adds), drawn), self.ring.less(move(places, subtracts), drawn)]
-
-    def send(self, role: int, to: int, words: numpy.ndarray) -> None:
-        self.part.send(role, to, packed(words, self.bits))
-
-    def end(self, one: int, words: numpy.ndarray, two: int, others: numpy.ndarray, keys: tuple[int, int]) -> Shares:
-        """Draws two shares. Roles `one` and `two` exchange what is left, which adds up to the third."""
-        drawn = [self.draw(key, words) for key in keys]
-        left = [self.ring.less(words, drawn[0]), self.ring.less(others, drawn[1])]
-        self.send(one, two, left[0])
-        self.send(two, one, left[1])
-        return [*drawn, self.ring.add(*left)]
+def hops(part: Part, ring: Ring, x: Shares, keys: tuple[int, ...], places: list[Places], move, bits: int) -> Program:
+    x = part.turned(x)
+    for key in keys:
+        x = yield from hop(part, ring, x, key, places[key], move, bits)
+    return part.unturned(x)
 
 
 def shuffle(part: Part, ring: Ring, x: Shares, width: int, bits: int) -> Program:
     """Shuffles the words of each row. Returns the shares, and the permutations of each key."""
-    x, step, hops = part.turned(x), part.step(), Hops(part, ring, bits)
+    step = part.step()
     places = [permutations(part.stream(key, step), len(x[0]) // width, width) for key in range(3)]
-    zero, one = hops.hop(1, places[1], permuted, ring.add(x[0], x[1]), x[2])
-    hops.send(0, 2, zero)
-    yield
-    one, two = hops.hop(2, places[2], permuted, one, zero)
-    hops.send(1, 0, one)
-    yield
-    two, zero = hops.hop(0, places[0], permuted, two, one)
-    share_1, share_2, share_0 = hops.end(0, zero, 2, two, (1, 2))
-    yield
-    return part.unturned([share_0, share_1, share_2]), places
+    return (yield from hops(part, ring, x, (1, 2, 0), places, permuted, bits)), places
 
 
-def back(part: Part, ring: Ring, x: Shares, width: int, bits: int, places: list[Places]) -> Program:
+def back(part: Part, ring: Ring, x: Shares, bits: int, places: list[Places]) -> Program:
     """Undoes the permutations of a shuffle."""
-    x, hops = part.turned(x), Hops(part, ring, bits)
-    two, zero = hops.hop(0, places[0], permuted_back, ring.add(x[2], x[0]), x[1])
-    hops.send(0, 1, zero)
-    yield
-    one, two = hops.hop(2, places[2], permuted_back, zero, two)
-    hops.send(2, 0, two)
-    yield
-    zero, one = hops.hop(1, places[1], permuted_back, two, one)
-    share_0, share_2, share_1 = hops.end(0, zero, 1, one, (0, 2))
-    yield
-    return part.unturned([share_0, share_1, share_2])
+    return (yield from hops(part, ring, x, (0, 2, 1), places, permuted_back, bits))

@@ -13,12 +13,12 @@ from .operations import (
     WORDS,
     a2b,
     b2a,
-    before,
     bits_of,
     complement,
     cut,
     each,
     joined,
+    leading,
     local_product,
     minus,
     plus,
@@ -37,35 +37,27 @@ from .parts import Part, Parties, Program, Shares, in_thirds, together
 Q, G = 28, 32
 
 
-def leading(part: Part, planes: list[Shares]) -> Program:
-    """Returns planes that are 1 only at the leading bit."""
-    o, span = planes[::-1], 1
-    while span < len(o):
-        with_bit = [i for i in range(len(o)) if i & span]
-        made = yield from products(part, [(o[i], o[before(i, span)]) for i in with_bit])
-        for i, one in zip(with_bit, made):
-            o[i] = plus(BITS, plus(BITS, o[i], o[before(i, span)]), one)
-        span *= 2
-    alone = o[:1] + [plus(BITS, after, earlier) for earlier, after in zip(o, o[1:])]
-    return alone[::-1]
+def scaled(part: Part, x: Shares, y: Shares, bits: int) -> Program:
+    """Returns the product, rounded."""
+    return (yield from truncate(part, (yield from product(part, WORDS, x, y)), bits))
 
 
 def inverses(part: Part, m: Shares, scale: Shares) -> Program:
     y = plus_public(part, times(-2, m), 782274605)
     for _ in range(3):
-        t = yield from truncate(part, local_product(WORDS, m, y), Q)
-        y = yield from truncate(part, local_product(WORDS, y, plus_public(part, times(-1, t), 2 ** (Q + 1))), Q)
-    product = local_product(WORDS, plus_public(part, y, -2), scale)
-    return (yield from truncate(part, plus_public(part, product, -(2 ** (2 * Q - G - 1))), 2 * Q - G))
+        t = yield from scaled(part, m, y, Q)
+        y = yield from scaled(part, y, plus_public(part, times(-1, t), 2 ** (Q + 1)), Q)
+    low = yield from product(part, WORDS, plus_public(part, y, -2), scale)
+    return (yield from truncate(part, plus_public(part, low, -(2 ** (2 * Q - G - 1))), 2 * Q - G))
 
 
 def roots(part: Part, m: Shares, root: Shares) -> Program:
     v = plus_public(part, times(-1, m), 522106962)
     for _ in range(3):
-        t = yield from truncate(part, local_product(WORDS, v, v), Q)
-        t = yield from truncate(part, local_product(WORDS, m, t), Q)
-        v = yield from truncate(part, local_product(WORDS, v, plus_public(part, times(-1, t), 3 * 2**Q)), Q + 1)
-    return (yield from truncate(part, local_product(WORDS, v, root), 33))
+        t = yield from scaled(part, v, v, Q)
+        t = yield from scaled(part, m, t, Q)
+        v = yield from scaled(part, v, plus_public(part, times(-1, t), 3 * 2**Q), Q + 1)
+    return (yield from scaled(part, v, root, 33))
 
 
 def balances(part: Part, plan: Plan, labels: Shares) -> Program:
@@ -111,7 +103,8 @@ def propagation(parties: Parties, plan: Plan, graph: Shares, labels: Shares, fou
     total, earlier = times(plan.coefficients[0], last), None
     for coefficient in plan.coefficients[1:]:
         around = yield from reshare(part, WORDS, neighbours(last))
-        z = plus(WORDS, local_product(WORDS, r, around), local_product(WORDS, c, last))
+        z = plus(WORDS, local_product(WORDS, around, r), local_product(WORDS, last, c))
+        z = yield from reshare(part, WORDS, z)
         following = yield from truncate(part, z, G - 1 if earlier else G)
         if earlier:
             following = minus(WORDS, following, earlier)
@@ -120,7 +113,7 @@ def propagation(parties: Parties, plan: Plan, graph: Shares, labels: Shares, fou
     scores = yield from truncate(part, total, 20)
     if u:
         of_rows = each(lambda share: numpy.tile(share, plan.rows), u[0])
-        scores = yield from truncate(part, local_product(WORDS, scores, of_rows), 20)
+        scores = yield from scaled(part, scores, of_rows, 20)
     return scores
 
 

@@ -127,7 +127,7 @@ class Session:
             "flynn": "m s rho gamma score",
             "evaluate": "held_out most learn_all positive",
             "tune": "folds setting",
-            "xclp": "bits k alpha steps power balance hamming compute few_rows large_owner most_rows most_sessions memory_mb",
+            "xclp": "bits k alpha steps power balance hamming cheaters compute few_rows large_owner most_rows most_sessions memory_mb",
             "sketch": "hash rows range open_distances pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members "
@@ -200,6 +200,8 @@ class Session:
         need(isinstance(self.balance, bool) and not (both and self.balance), "xclp.balance")
         self.hamming = xclp.get("hamming", "replicated")
         need(self.hamming in ("replicated", "ot", "phe") and not (both and self.hamming != "replicated"), "xclp.hamming")
+        self.cheaters = xclp.get("cheaters", "caught")
+        need(self.cheaters in ("caught", "trusted"), "xclp.cheaters")
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])
         self.few_rows, self.large_owner = xclp.get("few_rows", False), xclp.get("large_owner", False)
@@ -367,6 +369,7 @@ class Session:
                 ("xclp.power", le(self.power, 8)),
                 ("xclp.balance", bytes([self.balance])),
                 ("xclp.hamming", self.hamming.encode()),
+                ("xclp.cheaters", self.cheaters.encode()),
                 ("xclp.compute", " ".join(self.compute).encode()),
                 ("xclp.few_rows", bytes([self.few_rows])),
                 ("xclp.large_owner", bytes([self.large_owner])),

@@ -96,7 +96,7 @@ pub(crate) fn xclp() -> Value {
             |context| {
                 let number = context.role();
                 let inputs = unpack(&whole[number], number, &said_of_whole, 8, 64, 2).unwrap();
-                boxed(context, plan, vec![inputs])
+                boxed(context, plan, vec![inputs], false)
             },
             |party, _, bytes| received[party].update(bytes),
         );
@@ -118,7 +118,7 @@ pub(crate) fn xclp() -> Value {
         keys,
         |context| {
             let inputs = of_parts.iter().map(|parties| parties[context.role()].clone()).collect();
-            boxed(context, plan, inputs)
+            boxed(context, plan, inputs, false)
         },
         |party, _, bytes| from_parts[party].update(bytes),
     );

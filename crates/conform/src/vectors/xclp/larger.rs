@@ -55,7 +55,7 @@ pub(super) fn larger(keys: [[u8; 32]; 3], seeds: &[Zeroizing<[u8; 32]>; 3]) -> V
             |context| {
                 let number = context.role();
                 let inputs = unpack(&whole[number], number, &said, rows, bits, classes).unwrap();
-                boxed(context, plan, vec![inputs])
+                boxed(context, plan, vec![inputs], false)
             },
             |party, _, bytes| received[party].update(bytes),
         );
