@@ -330,6 +330,18 @@ fn a_session_of_labels_warns_of_copies_of_a_known_person() {
 }
 
 #[test]
+fn a_session_warns_if_its_computing_members_prove_nothing_and_only_then() {
+    let folder = tempfile::tempdir().unwrap();
+    for (more, warned) in [("xclp", false), ("xclp --set xclp.cheaters=trusted", true)] {
+        let words = format!("{more} --force");
+        let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        let told = shown(&path, false).unwrap();
+        let line = "xclp.cheaters is \"trusted\": a computing member that deviates can read whose rows are near a";
+        assert_eq!(told.contains(line), warned, "{told}");
+    }
+}
+
+#[test]
 fn a_session_that_propagates_labels_takes_the_options_of_both_tasks_and_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let words = "fedavg-xclp --network mlp --hidden 5 --rounds 8 --set xclp.bits=128 --set xclp.k=4 --after 2 \
