@@ -40,7 +40,7 @@ def test_no_command_of_the_program_makes_or_shows_a_session(keys, monkeypatch):
 
 
 def test_names_of_peers_and_sessions_are_not_read_as_options(keys):
-    peers = {"--peer=x": keys["north"], "a=b": keys["south"], "east": keys["east"]}
+    peers = {"--peer=x": keys["north"], "south": keys["south"], "east": keys["east"]}
     with pytest.raises(ValueError, match='^roster.name is "--peer=x", must be 1 to 64'):
         Session.new("w", peers, features=2, classes="a,b")
     at = {**keys, "east": f"{keys['east'].peer_id}@/ip4/127.0.0.1/tcp/4001"}
@@ -126,4 +126,5 @@ def test_each_file_of_a_session_can_be_a_path(keys, table, tmp_path, monkeypatch
     Path("map.toml").write_text('drop = ["patient"]\n')
     for path in (str, Path):
         session = Session.new("w", keys, from_=path("rows.csv"), label="income", map=path("map.toml"))
-        assert {column["name"] for column in session.show()["data"]["table"]["column"]} == {"age,years", "3"}
+        kinds = {column["name"]: column["kind"] for column in session.show()["data"]["table"]["column"]}
+        assert kinds == {"age,years": "number", "3": "category", "patient": "ignored"}
