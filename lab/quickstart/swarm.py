@@ -25,6 +25,6 @@ session = Session.new(
 optimizer = functools.partial(torch.optim.SGD, lr=RATE, momentum=0.9)
 loss = torch.nn.functional.cross_entropy
 modules = [Cnn() for _ in peers]
-trainers = [FedAvg(session, module, loss=loss, optimizer=optimizer).trainer for module in modules]
+trainers = [FedAvg(session, module, loss=loss, optimizer=optimizer) for module in modules]
 results = local(session, [part(number) for number in range(PARTS)], trainers=trainers)
 print(f"accuracy {accuracy(modules[0]):.3f}")

@@ -120,7 +120,7 @@ def main():
         ("lines of code", swarm[0], flower[0] + lines(PROJECT)),
         ("names of the library", len(swarm[1]), len(flower[1])),
         ("settings", len(swarm[2]), len(flower[2] | project)),
-        ("programs that keep running beside the parties", 0, "server (SuperLink)"),
+        ("programs in addition to the parties", 0, "server (SuperLink)"),
         ("steps of a real run with encryption and keys", *(len(steps) for steps in REAL.values())),
     ]
     if "--count" not in sys.argv[1:]:

@@ -243,7 +243,7 @@ def label_column(label):
 
 @contextlib.contextmanager
 def as_file(session, X, y, label, map, drop):
-    """Yields a file of rows, its label column, whether this function wrote it, map file and columns to drop."""
+    """Yields a file of rows, its label column, whether it was written here, map file and columns to drop."""
     map = None if map is None else os.fspath(map)
     drop = [drop] if isinstance(drop, str) else [str(column) for column in drop]
     if isinstance(X, (str, os.PathLike)):

@@ -19,8 +19,8 @@ class LabelPropagation(Classifier):
     labels spread over this graph in integer arithmetic. The result equals, bit for bit, that of a session of
     the task "xclp" with the same rows. Fitting n rows needs about 24 n^2 bytes of memory.
 
-    Probabilities come from the scores of the nearest fitted rows, weighted by similarity. All classes have the
-    same probability if no neighbour has a label.
+    Probabilities come from the scores of the nearest fitted rows, weighted by similarity. All classes have
+    the same probability if no neighbour has a label.
 
     Parameters
     ----------

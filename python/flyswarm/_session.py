@@ -109,8 +109,9 @@ class Session(Generic[Result]):
         classes : iterable of labels, str, or None
             The labels of all peers. A text is a range such as "0..9", or has names between commas.
         from_, label, group, map, min_rows
-            Description of the columns: a file like the rows of all peers, its label column (as in `join`), the
-            column that groups rows, a map file, and the least rows with a text before the others see the text.
+            Description of the columns: a file like the rows of all peers, its label column (as in `join`),
+            the column that groups rows, a map file, and the least rows with a text before the others see the
+            text.
         epsilon : float or None
             Budget of differential privacy.
         network, hidden, rounds, initial, after, refresh

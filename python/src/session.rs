@@ -253,6 +253,8 @@ impl Running {
             // All events are sent before the end.
             let _ = shown.join();
             let ended = observers.end(result.as_ref());
+            // This closes the page.
+            drop(observers);
             // The error that ended the session is more important than an incomplete trace.
             let result = result.map_err(Failure::from).and_then(|finished| Ok((finished, ended?)));
             let _ = tell.send(Said::End(Box::new(result)));

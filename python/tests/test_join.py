@@ -2,7 +2,7 @@
 
 import json
 import re
-import urllib.error
+import time
 import urllib.request
 
 import numpy as np
@@ -58,8 +58,12 @@ def test_a_page_shows_the_running_session_and_stays_in_the_result(swarm, digits,
     assert "peer0, one of 3 peers" in kept.html and "Report for peer0" in kept.html
     assert '\\"event\\":\\"receipt\\"' in kept.html or '"event":"receipt"' in kept.html
     assert results["peer1"].page is None
-    with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(url, timeout=5)
+    # The threads of the server end shortly after the session.
+    deadline = time.monotonic() + 30
+    with pytest.raises(OSError):
+        while time.monotonic() < deadline:
+            urllib.request.urlopen(url, timeout=5).close()
+            time.sleep(0.05)
     # The trace has every frame of this peer, and the session.
     traced = json.loads(trace.read_text())
     assert traced["toml"] == made.session.text or "roster" in traced["toml"]
@@ -130,7 +134,7 @@ def test_a_personal_classifier_is_made_of_the_rows_in_memory(swarm, digits):
     with pytest.raises(ValueError, match="feature names"):
         personal.predict(given.rename(columns={"p0": "q"}))
     network._learnt = None
-    assert personal.score(given, rows["peer1"][1]) > network.score(given, rows["peer1"][1]) + 0.05
+    assert personal.score(given, rows["peer1"][1]) >= max(network.score(given, rows["peer1"][1]), 0.95)
 
 
 def tables(tmp_path):
@@ -142,7 +146,8 @@ def tables(tmp_path):
         size = random.normal(size=60)
         label = np.where((kind == "red") ^ (size > 0.5), "yes", "no")
         size[::20] = np.nan
-        frame = pd.DataFrame({"size": size, "kind": kind, "who": [f"P{i // 2}" for i in range(60)], "ill": label})
+        who = [f"P{i // 2}" for i in range(60)]
+        frame = pd.DataFrame({"size": size, "kind": kind, "who": who, "ill": label})
         paths.append(tmp_path / f"rows{peer}.csv")
         frame.to_csv(paths[-1], index=False)
     return paths
@@ -152,11 +157,12 @@ def test_a_personal_classifier_is_made_of_a_table_in_a_file_or_a_frame(tmp_path)
     paths = tables(tmp_path)
     made = Swarm(tmp_path, from_=paths[0], label="ill", group="who", min_rows=1, **FEDAVG)
     frame = pd.read_csv(paths[1])
-    rows = {"peer0": (paths[0], None), "peer1": (frame.drop(columns="ill"), frame["ill"]), "peer2": (paths[2], None)}
+    rows = {"peer0": (paths[0], None), "peer2": (paths[2], None)}
+    rows["peer1"] = frame.drop(columns="ill"), frame["ill"]
     label = {name: With(made.session, personalise=True, label="ill") for name in ("peer0", "peer2")}
     results = made.join(rows, through=label | {"peer1": With(made.session, personalise=True)})
     assert all(not isinstance(result, BaseException) for result in results.values()), results
-    for name, path in zip(results, paths, strict=True):
+    for name, path in zip(("peer0", "peer1", "peer2"), paths, strict=True):
         table, result = pd.read_csv(path), results[name]
         own = table.drop(columns="ill")
         # A frame of the table and the frame of its features give the same.
@@ -185,3 +191,18 @@ def test_a_personal_classifier_of_a_flynn_session_reads_the_table_too(tmp_path):
     own = KNNPerClassifier(FrozenEstimator(classifier)).fit(table.drop(columns="ill"), table["ill"])
     classifier._learnt = None
     assert own.score(table, table["ill"]) >= classifier.score(table, table["ill"]) - 0.02
+
+
+def test_a_label_column_is_a_name_or_a_place(swarm, tmp_path):
+    made = swarm(features=["2", "b"], classes=["p", "q"])
+    path = tmp_path / "rows.csv"
+    path.write_text("2,b,3\n1.5,2,p\n3,4,q\n")
+    read = lambda label: made.session._rows(path, None, label).digest()
+    # A name of digits is a name.
+    assert read("3") == read(3) == read(np.int64(3)) == read("last") == read(None)
+    with pytest.raises(ValueError, match="2"):
+        read("9")
+    with pytest.raises(ValueError, match="^label is 0, expected 1 or more"):
+        read(0)
+    with pytest.raises(TypeError, match="^label is 1.5, expected an int"):
+        read(1.5)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from flyswarm import Identity, Session, local
 
-mlflow = pytest.importorskip("mlflow", reason="skipped: the recipe for MLflow needs mlflow (pip install mlflow-skinny)")
+WITHOUT = "skipped: the recipe for MLflow needs mlflow (pip install mlflow-skinny)"
+mlflow = pytest.importorskip("mlflow", reason=WITHOUT)
 
 
 def recipe(root):
@@ -49,7 +50,8 @@ def test_the_recipe_logs_rounds_network_and_page(tmp_path, monkeypatch, request,
     assert run.info.run_name == "wards" and run.data.params["task"] == "fedavg"
     assert run.data.params["session"] == session.show()["id"]
     assert [each.step for each in loss] == [1, 2, 3]
-    assert np.allclose([each.value for each in loss], [each["loss"] for each in joined.figures["rounds"]], atol=1e-3)
+    rounds = [each["loss"] for each in joined.figures["rounds"]]
+    assert np.allclose([each.value for each in loss], rounds, atol=1e-3)
     found = {file.path for file in client.list_artifacts(run.info.run_id)}
     assert {"wards.toml", "wards.safetensors", "wards.html"} <= found
     path = client.download_artifacts(run.info.run_id, "wards.safetensors", str(tmp_path))

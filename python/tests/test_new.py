@@ -90,7 +90,7 @@ def test_a_table_with_commas_in_its_names_is_described(keys, table, caplog):
         ({"label": 0}, ValueError, "^label is 0, expected 1 or more"),
         ({"label": 1.5}, TypeError, "^label is 1.5, expected an int"),
         ({"features": 2.5}, TypeError, "^features is 2.5, expected a list of names"),
-        ({"features": 2, "from_": "x.csv"}, ValueError, "^features is given, but from_ describes the columns"),
+        ({"features": 2, "from_": "x.csv"}, ValueError, "^features is given, but from_ describes"),
         ({"classes": "5..2"}, ValueError, r"^classes is '5\.\.2', expected a range"),
         ({"classes": "0..10000"}, ValueError, "expected a range of 2 to 10000 integers"),
         ({"set": {"min_peer": 3}}, ValueError, "min_peer"),
@@ -112,7 +112,8 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_argument(keys, given, error
 
 def test_fields_with_dots_and_negative_numbers_are_values_too(keys):
     session = Session.new(
-        "w", keys, features=2, classes="-1..1", set={"timing.linger_ms": 7000}, timing={"start_wait_ms": 8000},
+        "w", keys, features=2, classes="-1..1",
+        set={"timing.linger_ms": 7000}, timing={"start_wait_ms": 8000},
         data={"scaling": {"range": {"lo": -5, "hi": 2}}},
     )  # fmt: skip
     shown = session.show()
