@@ -20,7 +20,14 @@ session = Session.new(
     hidden=[32],
     rounds=ROUNDS,
     data={"scaling": "none"},
-    fedavg={"image": [1, 8, 8], "filters": [8, 16, 16], "epochs": EPOCHS, "rate": RATE},
+    fedavg={
+        "image": [1, 8, 8],
+        "filters": [8, 16, 16],
+        "epochs": EPOCHS,
+        "rate": RATE,
+        "schedule": "constant",
+        "held_out": 0,
+    },
 )
 optimizer = functools.partial(torch.optim.SGD, lr=RATE, momentum=0.9)
 loss = torch.nn.functional.cross_entropy
