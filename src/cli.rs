@@ -38,7 +38,11 @@ mod simulate;
 mod tune;
 
 #[cfg(feature = "net")]
-pub use bindings::{builder, call, own_part, page, program, rows, trained_by};
+pub use bindings::{
+    address, builder, call, network_rows, new_session, own_part, page, program, rows, settings, trained_by,
+};
+#[cfg(feature = "net")]
+pub use join::observers::Observers;
 pub use simulate::columns;
 
 use std::borrow::Cow;

@@ -203,7 +203,7 @@ impl Ledger {
         let line = serde_json::to_string(&charge).map_err(|error| io(error.into()))? + "\n";
         self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_all()).map_err(io)?;
         if let Some(folder) = self.path.parent() {
-            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+            files::sync(folder).map_err(io)?;
         }
         self.charges.push(charge);
         Ok(())

@@ -237,7 +237,7 @@ impl Store {
     pub(crate) fn mark_paid(folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(PAID);
         let marked = files::create_folders(folder, true).and_then(|()| File::create(&path)?.sync_all());
-        let synced = marked.and_then(|()| File::open(folder)?.sync_all());
+        let synced = marked.and_then(|()| files::sync(folder));
         synced.map_err(|error| StoreError::Io { path, error })
     }
 
@@ -331,8 +331,7 @@ impl Store {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        synced.map_err(|error| StoreError::Io { path: self.folder.clone(), error })
+        files::sync(&self.folder).map_err(|error| StoreError::Io { path: self.folder.clone(), error })
     }
 
     fn remove_unnamed(&self, total: &str) -> Result<(), StoreError> {
@@ -437,7 +436,7 @@ fn clear(folder: &Path) -> io::Result<()> {
             fs::remove_file(entry.path())?;
         }
     }
-    File::open(folder)?.sync_all()
+    files::sync(folder)
 }
 
 fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, StoreError> {

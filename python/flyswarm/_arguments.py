@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -52,23 +53,41 @@ def names(name: str, values: Any) -> list[str]:
     return [str(each) for each in found]
 
 
-def toml(value: Any) -> str:
-    """Returns a value in the syntax of a session file."""
+def plain(value: Any) -> Any:
+    """Returns a value that a session file can have, of Python's own types."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
+        return value
+    if isinstance(value, int):
+        return whole("a number of the session file", value, -MOST - 1, strict=True)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"a number of the session file is {value}, expected a finite one")
+        return value
     if isinstance(value, str):
-        plain = value.replace("\\", "\\\\").replace('"', '\\"')
-        hidden = lambda found: f"\\u{ord(found[0]):04x}"
-        return '"' + re.sub("[\x00-\x1f\x7f]", hidden, plain) + '"'
+        return str(value)
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{toml(str(key))} = {toml(each)}" for key, each in value.items()) + " }"
+        return {str(key): plain(each) for key, each in value.items()}
     if hasattr(value, "__iter__") and not isinstance(value, bytes):
-        return "[" + ", ".join(toml(each) for each in value) + "]"
+        return [plain(each) for each in value]
     raise TypeError(f"{value!r} is of the type {type(value).__name__}, which a session file does not have")
+
+
+def toml(value: Any) -> str:
+    """Returns a value in the syntax of a session file."""
+    value = plain(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        hidden = lambda found: f"\\u{ord(found[0]):04x}"
+        return '"' + re.sub("[\x00-\x1f\x7f]", hidden, escaped) + '"'
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(toml(each) for each in value) + "]"
+    return repr(value)
 
 
 def suggests(*others: Callable[..., Any]) -> Callable[[Function], Function]:
@@ -105,16 +124,17 @@ def in_words_of_python(text: str) -> str:
     name = lambda found: "from_" if found[1] == "from" else found[1].replace("-", "_")
     # A map file is not the only place of this setting here.
     text = text.replace("hold_out in the map file: with", "hold_out: with")
-    return re.sub(r"(?<![\w-])--([a-z][a-z-]*[a-z])(?![\w-])", name, text)
+    # A text in quotation marks is the user's.
+    return re.sub(r"(?<![\w\"-])--([a-z][a-z-]*[a-z])(?![\w-])", name, text)
 
 
 @contextlib.contextmanager
 def arguments_named() -> Iterator[None]:
-    """Raises a ValueError of the block again, with arguments instead of options in its text."""
+    """Raises a ValueError or OSError of the block again, with arguments instead of options in its text."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         text = in_words_of_python(str(error))
         if text == str(error):
             raise
-        raise ValueError(text) from None
+        raise (ValueError if isinstance(error, ValueError) else OSError)(text) from None

@@ -33,6 +33,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Predicts the label of each row: the class with the highest probability or score.
 
+        A `FlyNNClassifier` gives all classes the same weight, so that it finds rare classes too. Its label
+        can therefore differ from the most probable class.
+
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
@@ -49,6 +52,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
+        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [False, True]).predict([[1.0], [8.0]])
+        array([False,  True])
         >>> network.predict([[0.0, 0.0], [1.0, 1.0]])
         array(['low', 'high'], dtype='<U4')
         >>> KNNPerClassifier(part=0.0).fit([[0.0], [1.0], [9.0]], ["a", "a", "b"]).predict([[8.0]])
@@ -56,9 +61,47 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> LabelPropagation(neighbours=1).fit([[0.0], [0.1], [5.0], [5.1]], [0, -1, 1, -1]).predict([[5.05]])
         array([1])
         """
-        best = self._ranked(X).argmax(axis=1)
+        best = self._best(X)
         labels: NDArray[Any] = self.classes_[best]
         return labels
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Predicts the probability of each class. The docstring of the class says how.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            Finite numbers with magnitudes below 2^80, not scaled. A frame needs the columns of the frame in
+            `fit`, or of the session. If a session made the classifier and describes the columns of a table, X
+            can also be a frame of that table.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If X has another form or other features.
+
+        Examples
+        --------
+        >>> p = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).predict_proba([[1.0]])
+        >>> p.shape, bool(p[0, 0] > 0.5)
+        ((1, 2), True)
+        >>> p = network.predict_proba([[0.0, 0.0], [1.0, 1.0]])
+        >>> p.shape, bool((abs(p.sum(axis=1) - 1) < 1e-9).all())
+        ((2, 2), True)
+        >>> KNNPerClassifier(part=1.0, k=1).fit([[0.0], [1.0], [5.0]], [0, 0, 1]).predict_proba([[4.0]])
+        array([[0., 1.]])
+        >>> fitted = LabelPropagation(neighbours=1).fit([[0.0], [0.1], [5.0], [5.1]], [0, -1, 1, -1])
+        >>> fitted.predict_proba([[0.05]])
+        array([[1., 0.]])
+        """
+        return self._probabilities(X)
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Computes the logarithm of the probability of each class; minus infinity for a probability of 0.
@@ -87,10 +130,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             logarithms: NDArray[np.float64] = np.log(self.predict_proba(X))
         return logarithms
 
-    def _ranked(self, X: Any) -> NDArray[Any]:
-        """Returns the numbers of each row. The class with the highest number is the prediction."""
-        p: NDArray[Any] = self.predict_proba(X)
-        return p
+    def _probabilities(self, X: Any) -> NDArray[np.float64]:
+        """Returns the probability of each class."""
+        raise NotImplementedError
+
+    def _best(self, X: Any) -> NDArray[Any]:
+        """Returns the index of the predicted class of each row."""
+        best: NDArray[Any] = self.predict_proba(X).argmax(axis=1)
+        return best
 
     def _coded(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint16]:
         """Returns the index of each label among `classes`, in any order. Raises ValueError for another."""
@@ -154,11 +201,48 @@ class SessionClassifier(Classifier):
     def _features(self, X: Any) -> NDArray[Any]:
         """Returns the features of rows. A frame can be one of the table that the session describes."""
         check_is_fitted(self)
-        made = self._made()
-        if made.described and hasattr(X, "columns") and list(X.columns) != made.columns:
-            return prepared(X, made.prepare)
+        if self._is_table(X):
+            return prepared(X, self._made().prepare)
         rows: NDArray[Any] = validate_data(self, X, reset=False)
         return rows
+
+    def _is_table(self, X: Any) -> bool:
+        """True if `X` is a frame of the table that the session describes, not of its features."""
+        made = self._made()
+        return made.described and hasattr(X, "columns") and list(X.columns) != made.columns
+
+    def _scores(self, X: Any) -> NDArray[Any]:
+        """Returns the scores of each row. The class with the highest score is the prediction."""
+        raise NotImplementedError
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Computes the scores of each row: logits of a network, or the novelties of the classes, negated.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            As in `predict_proba`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) if there are two classes
+            Scores. The class with the highest score is the prediction. Of two classes, it is the second one
+            if the number is above 0.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As `predict_proba`.
+
+        Examples
+        --------
+        >>> network.decision_function([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]).shape
+        (3,)
+        >>> bool(FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).decision_function([[8.0]])[0] > 0)
+        True
+        """
+        scores = self._scores(X).astype(np.float64)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Returns the accuracy on labelled rows. Warns if some are this peer's training rows in the session.
@@ -202,9 +286,3 @@ def warn(learnt: LearntRows, X: NDArray[Any], labels: NDArray[np.uint16]) -> Non
 def shown(value: Any) -> str:
     """Returns a parameter as an expression of one line."""
     return f"bytes.fromhex({value.hex()!r})" if isinstance(value, bytes) else repr(value)
-
-
-def as_decision(scores: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns the scores of classes as scikit-learn expects them: of two classes only their difference."""
-    scores = scores.astype(np.float64)
-    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

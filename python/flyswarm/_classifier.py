@@ -5,7 +5,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from flyswarm._arguments import multiple, whole
-from flyswarm._base import SessionClassifier, as_decision
+from flyswarm._base import SessionClassifier
 from flyswarm._flyswarm import Counter
 from flyswarm._rows import each, grouped
 
@@ -19,6 +19,10 @@ class FlyNNClassifier(SessionClassifier):
     Each row is projected by `m` sparse random projections. Its hash has `m` bits, and the bits of the `rho`
     largest projections are set. The model counts, for each class, how often the rows of the class set each
     bit. Training is a sum of integers: the models of parts add up exactly to the model of all rows.
+
+    A probability follows from the share of the class in the rows and from the novelty of the row to the
+    class. `fit`, or the session that made the model, calibrates the weight of the novelties on held-out rows.
+    Without calibration the probabilities are cautious.
 
     Parameters
     ----------
@@ -208,65 +212,6 @@ class FlyNNClassifier(SessionClassifier):
             self._model = self._learn([(X, codes)], counter)
         return self
 
-    def predict(self, X):
-        """Predicts the label of each row.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `fit`. A frame needs the columns of the frame in `fit`. If a session made the classifier and
-            describes the columns of a table, X can also be a frame of that table.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If X has another form or other features.
-
-        Examples
-        --------
-        >>> FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [False, True]).predict([[1.0], [8.0]])
-        array([False,  True])
-        """
-        X, model = self._features(X), self.model_
-        return self.classes_[np.concatenate(each(X, lambda rows, at: model.predict(rows)))]
-
-    def predict_proba(self, X):
-        """Predicts the probability of each class, from its share of the rows and the novelties.
-
-        `fit`, or the session that made the model, calibrates the weight of the novelties on held-out rows.
-        Without calibration the probabilities are cautious. `predict` gives all classes the same weight, so
-        that it finds rare classes too. Its label can therefore differ from the most likely class.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `predict`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            As `predict`.
-
-        Examples
-        --------
-        >>> p = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).predict_proba([[1.0]])
-        >>> p.shape, bool(p[0, 0] > 0.5)
-        ((1, 2), True)
-        """
-        X, model = self._features(X), self.model_
-        return np.concatenate(each(X, lambda rows, at: model.probabilities(rows)))
-
     def novelties(self, X):
         """Computes how novel each row is to each class (the paper, Algorithm 1, line 12).
 
@@ -294,32 +239,6 @@ class FlyNNClassifier(SessionClassifier):
         """
         X, model = self._features(X), self.model_
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
-
-    def decision_function(self, X):
-        """Computes the scores of each row: the novelties of the classes, negated.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `predict`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) if there are two classes
-            Scores. The class with the highest score is the prediction. Of two classes, it is the second one
-            if the number is above 0.
-
-        Raises
-        ------
-        NotFittedError, ValueError
-            As `predict`.
-
-        Examples
-        --------
-        >>> bool(FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], [0, 1]).decision_function([[8.0]])[0] > 0)
-        True
-        """
-        return as_decision(-self.novelties(X))
 
     def merge(self, other):
         """Adds two models: the result is exactly the model of the rows of both.
@@ -435,6 +354,17 @@ class FlyNNClassifier(SessionClassifier):
 
     def _made(self):
         return self.model_
+
+    def _best(self, X):
+        X, model = self._features(X), self.model_
+        return np.concatenate(each(X, lambda rows, at: model.predict(rows)))
+
+    def _probabilities(self, X):
+        X, model = self._features(X), self.model_
+        return np.concatenate(each(X, lambda rows, at: model.probabilities(rows)))
+
+    def _scores(self, X):
+        return -self.novelties(X)
 
     def _counter(self):
         """Returns a counter without rows. Raises ValueError if a parameter is out of range."""

@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from flyswarm import _flyswarm
@@ -48,6 +48,10 @@ class Joined(Generic[Result]):
         This peer's own figures as JSON, for the page.
     warnings : list of str
         Warnings of this peer, a sentence each.
+    page : Page or None
+        With the argument `page` of `join`: the live page with all its events.
+    personal : KNNPerClassifier or None
+        With the argument `personalise` of `join`: the classifier for this peer.
 
     Examples
     --------
@@ -64,6 +68,8 @@ class Joined(Generic[Result]):
     figures: dict[str, Any] = field(default_factory=dict, repr=False)
     own: str | None = field(default=None, repr=False)
     warnings: list[str] = field(default_factory=list, repr=False)
+    page: Page | None = field(default=None, repr=False)
+    personal: Any = field(default=None, repr=False)
 
     def plot(self, kind=None, ax=None):
         """Draws the rounds, the confusion matrix or the calibration. Needs matplotlib.
@@ -138,13 +144,15 @@ class Joined(Generic[Result]):
 def join(
     session, stop, X, y, *, key, on_event=None, progress=False, label=None, addresses=None, listen=(),
     mdns=True, network_key=None, state=None, dataset=None, budget=None, strict=False, yes=False,
-    map=None, drop=(), initial=None, hold_out=None, metrics=None, trainer=None, weights=None,
-    quiet=False,
+    map=None, drop=(), initial=None, hold_out=None, metrics=None, page=None, trace=None,
+    personalise=False, trainer=None, weights=None, quiet=False,
 ):  # fmt: skip
     """Joins as `Session.join` does, until `stop` is set. `trainer` trains instead of the built-in learner.
 
     If `quiet`, warnings are events only.
     """
+    if personalise and (X is None or session.task != "fedavg"):
+        raise ValueError("personalise: only with rows, in a session of the task fedavg")
     with arguments_named():
         rows = None if X is None else rows_of(session, X, y, label, map, drop)
     classes = typed(session.classes, labels_of(session, X, y))
@@ -168,6 +176,8 @@ def join(
             initial=initial,
             hold_out=None if hold_out is None else whole("hold_out", hold_out, 1, 50, strict=True),
             metrics=None if metrics is None else str(metrics),
+            page=None if page is None else str(page),
+            trace=None if trace is None else os.fspath(trace),
         )
     shown = Progress(session.name) if progress else contextlib.nullcontext()
     callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
@@ -184,7 +194,7 @@ def join(
                 continue
             content, text, ended = found
             if ended is not None:
-                return joined(session, classes, said, json.loads(content), *ended)
+                break
             fields = json.loads(content)
             event = Event(fields.pop("event"), fields.pop("time"), fields, text)
             if event.kind == "warning":
@@ -192,23 +202,53 @@ def join(
                 if not quiet:
                     warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
             LOG.info("%s", text, extra={"event": event.kind})
+            if event.kind == "page" and not progress:
+                # Without the address nobody could open the page.
+                with Progress(session.name) as show:
+                    show(event)
             for callback in callbacks:
                 callback(event)
+    made = joined(session, classes, said, json.loads(content), *ended)
+    if personalise:
+        made = replace(made, personal=personal_of(session, made.estimator, X, y, label, map, drop))
+    return made
 
 
-def joined(session, classes, said, receipt, file, learnt, own):
+def joined(session, classes, said, receipt, file, learnt, own, page):
     """Returns the result of a session. `classes` has the labels of its classes, `said` the warnings."""
     estimator, figures = result(session.task, file, session.classes, classes, receipt, learnt, own)
-    return Joined(estimator, receipt, file, figures, own, said)
+    return Joined(estimator, receipt, file, figures, own, said, None if page is None else Page(page))
+
+
+def personal_of(session, network, *given):
+    """Returns the personal classifier of a network and this peer's rows, which `given` describes."""
+    with as_file(session, *given) as (path, label, written, map, drop):
+        X, codes, groups = network._layers.rows(path, label, written, map, drop)
+    return network._personalised(X, network.classes_[codes], groups)
 
 
 def rows_of(session, X, y, label, map=None, drop=()):
     """Returns the rows after the checks that `flyswarm join` applies to a file."""
+    with as_file(session, X, y, label, map, drop) as (path, label, written, map, drop):
+        name = "X" if written else os.fspath(path)
+        return _flyswarm.SessionRows.read(session.text, path, label, name, written, map, drop)
+
+
+def label_column(label):
+    """Returns the label column as the extension names it, from a name or a number from 1."""
+    if label is None or isinstance(label, str) and label in ("last", "none"):
+        return label
+    return f"name:{label}" if isinstance(label, str) else str(whole("label", label, 1, strict=True))
+
+
+@contextlib.contextmanager
+def as_file(session, X, y, label, map, drop):
+    """Yields a file of rows, its label column, whether it was written here, map file and columns to drop."""
     map = None if map is None else os.fspath(map)
     drop = [drop] if isinstance(drop, str) else [str(column) for column in drop]
-    read = _flyswarm.SessionRows.read
     if isinstance(X, (str, os.PathLike)):
-        return read(session.text, X, label, os.fspath(X), False, map, drop)
+        yield X, label_column(label), False, map, drop
+        return
     labels = None if y is None else named(y, session.classes)
     frame = hasattr(X, "columns")
     table = tomllib.loads(session.text).get("table")
@@ -223,7 +263,7 @@ def rows_of(session, X, y, label, map=None, drop=()):
         label = "none" if labels is None else "last"
     with temporary(write, name) as path:
         try:
-            return read(session.text, path, label, "X", True, map, drop)
+            yield path, label, True, map, drop
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), "X")) from None
 

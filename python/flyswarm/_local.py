@@ -77,7 +77,8 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
         Rows and labels of each peer, as in `Session.join`; one part for each peer of the session. A sequence
         is in the alphabetical order of the names of the peers.
     trainers : sequence, mapping or None
-        Task "fedavg": a trainer for each peer, as in `FedAvg`. None uses the built-in learner.
+        Task "fedavg": a trainer for each peer, as in `FedAvg`, or a `FedAvg` with it. None uses the built-in
+        learner.
     progress : bool, default=False
         If True, shows the events of the first peer: in one cell of a notebook, or on standard error. At the
         end it shows the table of rounds.
@@ -162,7 +163,9 @@ def run(session, keys, parts, trainers, progress, on_event, given):
             if trainers is None:
                 results[name] = session._join(stop, X, y, **options)
             else:
-                results[name] = FedAvg(session, trainers[name])._join(stop, X, y, **options)
+                own = trainers[name]
+                trainer = own.trainer if isinstance(own, FedAvg) else own
+                results[name] = FedAvg(session, trainer)._join(stop, X, y, **options)
         except BaseException as error:
             error.add_note(f"peer {name}")
             happened.put((name, error))

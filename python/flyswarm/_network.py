@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from flyswarm import _tensors
-from flyswarm._base import SessionClassifier, as_decision
+from flyswarm._base import SessionClassifier
 from flyswarm._files import temporary
 from flyswarm._flyswarm import Layers
 from flyswarm._program import call
@@ -15,7 +15,7 @@ from flyswarm._rows import each
 
 
 class Network(SessionClassifier):
-    """Network that a session of the task "fedavg" has trained.
+    """Network that a session of the task "fedavg" has trained. Probabilities are the softmax of its scores.
 
     It is fitted from the start and cannot be fitted again. Wrappers of scikit-learn that fit their estimator,
     such as `Pipeline` and `CalibratedClassifierCV`, need `sklearn.frozen.FrozenEstimator(network)`.
@@ -182,7 +182,7 @@ class Network(SessionClassifier):
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Own rows, as in `decision_function`.
+            Own rows, as in `predict_proba`.
         y : array-like of shape (n_samples,)
             Their labels.
         groups : array-like of shape (n_samples,) or None
@@ -210,6 +210,15 @@ class Network(SessionClassifier):
 
         return KNNPerClassifier(FrozenEstimator(self), **given).fit(X, y, groups=groups)
 
+    def _personalised(self, X, y, groups):
+        """Returns the personal classifier for features that this network's own reader has put in order."""
+        network = Network(self.file, self.classes_)
+        names = vars(network).pop("feature_names_in_", None)
+        personal = network.personalise(X, y, groups)
+        if names is not None:
+            network.feature_names_in_ = personal.feature_names_in_ = names
+        return personal
+
     @property
     def digest(self):
         """SHA-256 of the file, a str of 64 hexadecimal digits.
@@ -224,40 +233,13 @@ class Network(SessionClassifier):
     def __sklearn_is_fitted__(self):
         return True
 
-    def decision_function(self, X):
-        """Computes the scores (logits) of each row.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers with magnitudes below 2^80, not scaled. A frame needs the columns of the session.
-            If the session describes the columns of a table, X can also be a frame of that table.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples, n_classes), or (n_samples,) if there are two classes
-            Scores. The class with the highest score is the prediction. Of two classes, it is the second one
-            if the number is above 0.
-
-        Raises
-        ------
-        ValueError
-            If X has another form or other features.
-
-        Examples
-        --------
-        >>> network.decision_function([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]]).shape
-        (3,)
-        """
-        return as_decision(self._ranked(X))
-
     def transform(self, X):
         """Computes the values of the last hidden layer; of a network without one the scaled features.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            As in `decision_function`.
+            As in `predict_proba`.
 
         Returns
         -------
@@ -266,7 +248,7 @@ class Network(SessionClassifier):
         Raises
         ------
         ValueError
-            As `decision_function`.
+            As `predict_proba`.
 
         Examples
         --------
@@ -276,35 +258,15 @@ class Network(SessionClassifier):
         """
         return self._hidden(self._features(X))
 
-    def predict_proba(self, X):
-        """Predicts the probability of each class: the softmax of the scores.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `decision_function`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
-
-        Raises
-        ------
-        ValueError
-            As `decision_function`.
-
-        Examples
-        --------
-        >>> p = network.predict_proba([[0.0, 0.0], [1.0, 1.0]])
-        >>> p.shape, bool((abs(p.sum(axis=1) - 1) < 1e-9).all())
-        ((2, 2), True)
-        """
-        scores = self._ranked(X).astype(float)
+    def _probabilities(self, X):
+        scores = self._scores(X).astype(float)
         odds = np.exp(scores - scores.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
-    def _ranked(self, X):
+    def _best(self, X):
+        return self._scores(X).argmax(axis=1)
+
+    def _scores(self, X):
         return np.concatenate(each(self._features(X), lambda rows, at: self._layers.scores(rows)))
 
     def _hidden(self, X):

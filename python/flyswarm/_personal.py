@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from flyswarm._arguments import whole
-from flyswarm._base import Classifier
+from flyswarm._base import Classifier, SessionClassifier
 from flyswarm._classifier import FlyNNClassifier
 from flyswarm._flyswarm import Datastore, best_part, folds
 from flyswarm._network import Network
@@ -120,16 +120,18 @@ class KNNPerClassifier(Classifier):
         >>> KNNPerClassifier(part=1.0, k=1).fit([[0.0], [1.0], [5.0]], [0, 0, 1]).predict([[4.0]])
         array([1])
         """
-        given = X
-        X, y = validate_data(self, X, y)
-        check_classification_targets(y)
         if self.part is not None and not 0 <= self.part <= 1:
             raise ValueError(f"part is {self.part}, expected 0 to 1")
         base = FlyNNClassifier() if self.estimator is None else self.estimator
         if isinstance(base, Network):
             base = FrozenEstimator(base)
         # A frame keeps the column names from the classifier's training.
-        rows = given if hasattr(given, "columns") else X
+        rows, table = X, has_table(base, X)
+        X, y = validate_data(self, base.estimator._features(X) if table else X, y)
+        check_classification_targets(y)
+        if table and hasattr(base, "feature_names_in_"):
+            self.feature_names_in_ = base.feature_names_in_
+        rows = rows if hasattr(rows, "columns") else X
         pairs = grouped(groups, len(y))
         groups = None if groups is None else np.asarray(groups, dtype=object)
         self.estimator_ = self._fitted(base, rows, y, groups, slice(None))
@@ -174,37 +176,13 @@ class KNNPerClassifier(Classifier):
             network[np.ix_(test, columns)] = fitted.predict_proba(_safe_indexing(X, test))
         return best_part(near, network, codes)
 
-    def predict_proba(self, X):
-        """Predicts the probability of each class, from neighbours and classifier (equation 7).
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            As in `fit`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            Probabilities. Each row sums to 1; columns are in the order of `classes_`.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If X has another form or other features.
-
-        Examples
-        --------
-        >>> KNNPerClassifier(part=1.0, k=1).fit([[0.0], [1.0], [5.0]], [0, 0, 1]).predict_proba([[4.0]])
-        array([[0., 1.]])
-        """
+    def _probabilities(self, X):
         check_is_fitted(self)
-        given = X
-        X = validate_data(self, X, reset=False)
+        base, rows = self.estimator_, X
+        X = base.estimator._features(X) if has_table(base, X) else validate_data(self, X, reset=False)
         said = self._store.said(self._represented(X), self.k, self.scale)
-        rows = given if hasattr(given, "columns") else X
-        return self.part_ * said + (1 - self.part_) * self.estimator_.predict_proba(rows)
+        rows = rows if hasattr(rows, "columns") else X
+        return self.part_ * said + (1 - self.part_) * base.predict_proba(rows)
 
     def _represented(self, X):
         if self.represent is not None:
@@ -218,3 +196,9 @@ class KNNPerClassifier(Classifier):
     def _restore(self):
         if "_keys" in vars(self):
             self._store = Datastore(self._keys, self._codes, len(self.classes_))
+
+
+def has_table(base, X):
+    """True if `X` is a frame of the table that the session of the frozen classifier `base` describes."""
+    shared = getattr(base, "estimator", None)
+    return isinstance(shared, SessionClassifier) and shared._is_table(X)

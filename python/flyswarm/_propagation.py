@@ -19,6 +19,9 @@ class LabelPropagation(Classifier):
     labels spread over this graph in integer arithmetic. The result equals, bit for bit, that of a session of
     the task "xclp" with the same rows. Fitting n rows needs about 24 n^2 bytes of memory.
 
+    Probabilities come from the scores of the nearest fitted rows, weighted by similarity. All classes have
+    the same probability if no neighbour has a label.
+
     Parameters
     ----------
     bits : int, default=4096
@@ -146,35 +149,7 @@ class LabelPropagation(Classifier):
         self.label_distributions_ = self._propagation.scores
         return self
 
-    def predict_proba(self, X):
-        """Predicts the probability of each class from the scores of the nearest fitted rows.
-
-        The scores are weighted by similarity.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            Rows, fitted or new.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            Probabilities. Each row sums to 1. All classes have the same probability if no neighbour has a
-            label.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If X has another form or other features.
-
-        Examples
-        --------
-        >>> fitted = LabelPropagation(neighbours=1).fit([[0.0], [0.1], [5.0], [5.1]], [0, -1, 1, -1])
-        >>> fitted.predict_proba([[0.05]])
-        array([[1., 0.]])
-        """
+    def _probabilities(self, X):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False)
         p = np.concatenate(each(X, lambda rows, at: self._propagation.extend(rows)))

@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-import tempfile
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Generic
 
-from flyswarm._arguments import names, suggests, toml
+from flyswarm import _flyswarm
+from flyswarm._arguments import suggests
 from flyswarm._files import temporary
 from flyswarm._identity import path_of
 from flyswarm._joining import Result, join, rows_of
+from flyswarm._new import new_session
 from flyswarm._program import call, called, options
 
 
@@ -43,8 +43,7 @@ class Session(Generic[Result]):
     def __init__(self, text):
         """Reads the text of a session file. Raises ValueError if it is not a session file."""
         self.text = text
-        with self._file() as path:
-            self._shown = json.loads(call("session", "show", "--json", path))
+        self._shown = json.loads(_flyswarm.settings(text))
 
     @classmethod
     @suggests()
@@ -110,8 +109,9 @@ class Session(Generic[Result]):
         classes : iterable of labels, str, or None
             The labels of all peers. A text is a range such as "0..9", or has names between commas.
         from_, label, group, map, min_rows
-            Description of the columns: a file like the rows of all peers, its label column, the column that
-            groups rows, a map file, and the least rows with a text before the others see the text.
+            Description of the columns: a file like the rows of all peers, its label column (as in `join`),
+            the column that groups rows, a map file, and the least rows with a text before the others see the
+            text.
         epsilon : float or None
             Budget of differential privacy.
         network, hidden, rounds, initial, after, refresh
@@ -143,33 +143,9 @@ class Session(Generic[Result]):
         >>> Session.new("wards", keys, features=4, classes=["ill", "well"])
         Session('wards', task='flynn')
         """
-        sections = {
-            "": set, "data": data, "evaluate": evaluate, "flynn": flynn, "tune": tune, "xclp": xclp,
-            "pseudo_labels": pseudo_labels, "sketch": sketch, "fedavg": fedavg, "custom": custom,
-            "privacy": privacy, "timing": timing, "limits": limits,
-        }  # fmt: skip
-        given = {
-            "from": from_, "label": label, "group": group, "map": map, "min-rows": min_rows,
-            "epsilon": epsilon, "network": network, "hidden": hidden, "rounds": rounds, "initial": initial,
-            "after": after, "refresh": refresh, "paper-settings": paper_settings, "settings": settings,
-            "tuning": tuning, "candidates": candidates, "no-evaluate": no_evaluate, "hash": hash,
-            "open-distances": open_distances, "pairwise": pairwise, "choose": choose, "hamming": hamming,
-            "balance": balance, "few-rows": few_rows, "large-owner": large_owner,
-        }  # fmt: skip
-        fields = {}
-        for section, entries in sections.items():
-            if entries is not None and not isinstance(entries, Mapping):
-                problem = f"{section or 'set'} is {entries!r}, expected a mapping of fields"
-                raise TypeError(problem)
-            for key, value in (entries or {}).items():
-                fields[f"{section}.{key}" if section else key] = value
-        given |= listed(features, classes, fields, from_ is not None)
-        words = [f"--peer={peer}={getattr(id, 'peer_id', id)}" for peer, id in peers.items()]
-        words += [f"--set={field}={toml(value)}" for field, value in fields.items()]
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "session.toml"
-            call("session", "new", task, f"--name={name}", *words, *options(given), f"--out={out}")
-            return cls(out.read_text("utf-8"))
+        # Before any other local name.
+        given = dict(locals())
+        return cls(new_session(name, peers, task, given))
 
     @classmethod
     def load(cls, path):
@@ -388,6 +364,9 @@ class Session(Generic[Result]):
         initial=None,
         hold_out=None,
         metrics=None,
+        page=None,
+        trace=None,
+        personalise=False,
     ):
         """Joins the session until this peer has its result and no other peer needs this peer.
 
@@ -410,8 +389,8 @@ class Session(Generic[Result]):
             exception is raised.
         progress : bool, default=False
             If True, shows events: in one cell of a notebook, or on standard error outside a notebook.
-        label : str or None
-            Label column, if X is a path.
+        label : str, int or None
+            Label column, if X is a path: its name, its number from 1, "last" or "none".
         listen : sequence of str
             Addresses to listen on, such as "/ip4/0.0.0.0/tcp/4001".
         mdns : bool, default=True
@@ -442,6 +421,15 @@ class Session(Generic[Result]):
             has the quality on these rows, which only this peer sees.
         metrics : int, str or None
             Port or "ADDRESS:PORT" that serves metrics for Prometheus while the session runs.
+        page : int, str or None
+            Port or "ADDRESS:PORT" that shows the running session in a browser; port 0 takes a free one. The
+            event "page" has the address, which contains a secret and is also printed. At the end
+            `joined.page` has the page with all events.
+        trace : path or None
+            New file for all messages of this peer, for `flyswarm-conform`. Only this user can read it.
+        personalise : bool, default=False
+            Task "fedavg": if True, `joined.personal` is a classifier that mixes the network with the
+            neighbours among this peer's rows, as `Network.personalise` makes it.
 
         Returns
         -------
@@ -492,6 +480,9 @@ class Session(Generic[Result]):
             initial=initial,
             hold_out=hold_out,
             metrics=metrics,
+            page=page,
+            trace=trace,
+            personalise=personalise,
         )
 
     @suggests(join)
@@ -556,27 +547,3 @@ class Session(Generic[Result]):
     def _file(self):
         """Returns a temporary file of this session."""
         return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")
-
-
-def listed(features, classes, fields, described):
-    """Returns the options for features and classes, and adds their names to the `fields` of the session.
-
-    The command splits names at commas, so it gets numbers, and the fields have the names.
-    """
-    given = {}
-    if classes is not None:
-        texts = classes if isinstance(classes, str) else names("classes", classes)
-        if isinstance(texts, str) or described:
-            given["classes"] = texts
-            if described and any("," in text for text in texts if not isinstance(texts, str)):
-                raise ValueError("classes has a comma in a name, which does not work with from_")
-        else:
-            given["classes"] = ["0", "1"]
-            fields["data.classes"] = texts
-    if isinstance(features, str) or hasattr(features, "__index__") or features is None:
-        given["features"] = features
-    else:
-        texts = names("features", features)
-        given["features"] = len(texts)
-        fields["data.columns"] = texts
-    return given

@@ -18,7 +18,7 @@ Fields: TypeAlias = Mapping[str, Any]
 class NewOptions(TypedDict, total=False):
     features: int | str | Iterable[Any] | None
     classes: Iterable[Any] | None
-    from_: File | None
+    from_: File | Sequence[File] | None
     label: str | int | None
     group: str | None
     map: File | None
@@ -32,7 +32,7 @@ class NewOptions(TypedDict, total=False):
     refresh: int | None
     paper_settings: bool
     settings: File | None
-    tuning: float | None
+    tuning: int | None
     candidates: int | None
     no_evaluate: bool
     hash: Literal["srp", "minhash"] | None
@@ -59,7 +59,7 @@ class NewOptions(TypedDict, total=False):
 
 # The arguments of `FedAvg.join` after `progress`.
 class TrainingOptions(TypedDict, total=False):
-    label: str | None
+    label: str | int | None
     listen: Sequence[str]
     mdns: bool
     network_key: bytes | None
@@ -73,6 +73,9 @@ class TrainingOptions(TypedDict, total=False):
     drop: Sequence[str]
     initial: File | None
     metrics: int | str | None
+    page: int | str | None
+    trace: File | None
+    personalise: bool
 
 # The arguments of `Session.join` after `progress`.
 class JoinOptions(TrainingOptions, total=False):

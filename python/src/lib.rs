@@ -33,7 +33,7 @@ mod _flyswarm {
     #[pymodule_export]
     use super::propagation::Propagation;
     #[pymodule_export]
-    use super::session::{Running, SessionRows, call, main, page, peer_id};
+    use super::session::{Running, SessionRows, call, main, new_session, page, peer_id, settings};
     #[pymodule_export]
     use super::{LeftError, SessionError};
 }

@@ -1,15 +1,22 @@
 //! The network that a session of the task `fedavg` trains.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use flyswarm::cli;
 use flyswarm_learn::learner::Classifier;
 use numpy::ndarray::ArrayView2;
-use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::value;
 use crate::model::prepared;
+use crate::session::failed;
+
+/// Features, class indices and group indices of rows.
+type Labelled<'py> =
+    (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<u16>>, Option<Bound<'py, PyArray1<u32>>>);
 
 /// A network with its weights, as a session writes it.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
@@ -58,6 +65,30 @@ impl Layers {
     /// Returns the features of a table that this package wrote to a file, rows x features.
     fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
         prepared(py, self.0.preparation(), self.0.columns(), &file)
+    }
+
+    /// Reads labelled rows from a file, with the arguments of `SessionRows.read`. Returns the features, the
+    /// class index and, if the rows have groups, the group index of each row.
+    #[pyo3(signature = (file, label, written, map=None, drop=Vec::new()))]
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        file: PathBuf,
+        label: Option<String>,
+        written: bool,
+        map: Option<String>,
+        drop: Vec<String>,
+    ) -> PyResult<Labelled<'py>> {
+        let label = label.map(|label| label.parse().map_err(value)).transpose()?;
+        let rows = py
+            .detach(|| cli::network_rows(&self.0, &file, label.as_ref(), written, map.as_deref(), &drop))
+            .map_err(failed)?;
+        let groups = rows.groups().map(|groups| {
+            let known: BTreeMap<_, _> = groups.iter().zip(0u32..).collect();
+            PyArray1::from_iter(py, groups.iter().map(|group| known[group]))
+        });
+        let labels = PyArray1::from_slice(py, rows.labels());
+        Ok((rows.view().to_owned().into_pyarray(py), labels, groups))
     }
 
     /// Names of the classes, in the order of their indices.

@@ -1,14 +1,13 @@
 //! Takes part in a session, and runs commands in this process.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flyswarm::cli::{self, Failure};
-use flyswarm::peer::{self, Budget, Finished, Handle};
+use flyswarm::cli::{self, Failure, Observers};
+use flyswarm::peer::{Budget, Finished, Handle};
 use flyswarm::tasks::Rows;
 use flyswarm::{Identity, Session};
 use futures::executor::{block_on, block_on_stream};
@@ -22,7 +21,7 @@ use crate::training::{self, Raised};
 use crate::{LeftError, SessionError};
 
 /// Turns the error of a command or a peer into the exception for its kind.
-fn failed(failure: Failure) -> PyErr {
+pub(crate) fn failed(failure: Failure) -> PyErr {
     let text = failure.to_string();
     match failure {
         Failure::Input(_) => value(text),
@@ -40,6 +39,24 @@ pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<Str
     let result = py.detach(|| cli::call(&arguments, &mut out, &mut said));
     let error = result.err().map(|failure| failed(failure).into_value(py).into_any());
     (String::from_utf8_lossy(&out).into_owned(), said, error)
+}
+
+/// Makes a session file of values given as a JSON object. Returns its text, messages, and the error if it
+/// failed.
+#[pyfunction]
+pub(crate) fn new_session(py: Python<'_>, given: &str) -> (String, Vec<String>, Option<Py<PyAny>>) {
+    let mut said = Vec::new();
+    let made = py.detach(|| cli::new_session(given, &mut said));
+    match made {
+        Ok(text) => (text, said, None),
+        Err(failure) => (String::new(), said, Some(failed(failure).into_value(py).into_any())),
+    }
+}
+
+/// Returns the settings of a session file as JSON, with every default filled in.
+#[pyfunction]
+pub(crate) fn settings(text: &str) -> PyResult<String> {
+    cli::settings(text).map_err(failed)
 }
 
 /// Runs a command as the program does, with the program's name first. Returns the exit code.
@@ -113,8 +130,8 @@ impl SessionRows {
 /// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", [`Ended`]).
 type Next<'py> = (String, String, Option<Ended<'py>>);
 
-/// The file of the result, the rows used to train it, and this peer's own figures as JSON.
-type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>, Option<String>);
+/// The file of the result, the rows used to train it, this peer's own figures as JSON, and the live page.
+type Ended<'py> = (Bound<'py, PyBytes>, Option<LearntRows>, Option<String>, Option<String>);
 
 /// A peer of a running session.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
@@ -129,7 +146,8 @@ pub(crate) struct Running {
 #[derive(Debug)]
 enum Said {
     Event(String, String),
-    End(Box<Result<Finished, peer::Error>>),
+    /// The result, and the live page with all its events.
+    End(Box<Result<(Finished, Option<String>), Failure>>),
 }
 
 #[pymethods]
@@ -141,7 +159,7 @@ impl Running {
         signature = (
             session, key, rows, *,
             listen, mdns, network_key, state, dataset, budget, strict, yes, trainer, weights,
-            initial=None, hold_out=None, metrics=None
+            initial=None, hold_out=None, metrics=None, page=None, trace=None
         )
     )]
     fn start(
@@ -162,10 +180,12 @@ impl Running {
         initial: Option<PathBuf>,
         hold_out: Option<u8>,
         metrics: Option<String>,
+        page: Option<String>,
+        trace: Option<PathBuf>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
         let count = rows.map_or(0, |rows| rows.count);
-        let builder = cli::builder(session.clone(), key, count, yes).map_err(failed)?;
+        let builder = cli::builder(session.clone(), key.clone(), count, yes).map_err(failed)?;
         let mut builder = builder.mdns(mdns).strict(strict);
         let raised = Raised::default();
         let trains = trainer.is_some();
@@ -188,10 +208,7 @@ impl Running {
             builder = builder.rows(own, rows.name.clone());
         }
         if let Some(address) = metrics {
-            let port = address.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-            let parsed = port.or_else(|_| address.parse());
-            let problem = || value(format!("metrics is {address:?}, expected a port or ADDRESS:PORT"));
-            builder = builder.metrics(parsed.map_err(|_| problem())?);
+            builder = builder.metrics(cli::address("metrics", &address).map_err(failed)?);
         }
         for address in listen {
             let parsed = address.parse().map_err(|error| value(format!("listen: {address}: {error}")))?;
@@ -210,13 +227,23 @@ impl Running {
         } else if budget.is_some() {
             return Err(value("budget: needs dataset, the name under which the ledger adds up"));
         }
+        // After all other checks, because it creates a file.
+        let (builder, observers) =
+            Observers::begin(builder, &session, &key, page.as_deref(), trace.as_deref()).map_err(failed)?;
         let peer = py.detach(|| block_on(builder.join())).map_err(|error| failed(error.into()))?;
+        observers.watch(&peer);
         let (tell, said) = channel();
+        if let Some((json, text)) = observers.page() {
+            let _ = tell.send(Said::Event(json, text));
+        }
         let (handle, events) = (peer.handle(), peer.events());
         std::thread::spawn(move || {
             let told = tell.clone();
+            let observers = Arc::new(observers);
+            let watching = observers.clone();
             let shown = std::thread::spawn(move || {
                 for timed in block_on_stream(events) {
+                    watching.event(&timed);
                     let json = serde_json::to_string(&timed).unwrap_or_default();
                     // If no receiver is left, the peer continues until it is asked to leave.
                     let _ = told.send(Said::Event(json, timed.event.to_string()));
@@ -225,6 +252,11 @@ impl Running {
             let result = block_on(peer.result());
             // All events are sent before the end.
             let _ = shown.join();
+            let ended = observers.end(result.as_ref());
+            // This closes the page.
+            drop(observers);
+            // The error that ended the session is more important than an incomplete trace.
+            let result = result.map_err(Failure::from).and_then(|finished| Ok((finished, ended?)));
             let _ = tell.send(Said::End(Box::new(result)));
         });
         Ok(Self { handle, said: Mutex::new(said), raised })
@@ -243,14 +275,14 @@ impl Running {
             Ok(Said::End(result)) => {
                 // The trainer's own exception is more precise than the line that is made of it.
                 let raised = || self.raised.lock().ok().and_then(|mut raised| raised.take());
-                let finished = result.map_err(|error| raised().unwrap_or_else(|| failed(error.into())))?;
+                let (finished, page) = result.map_err(|error| raised().unwrap_or_else(|| failed(error)))?;
                 let receipt = serde_json::to_string(&finished.receipt)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let outcome = finished.outcome.map(|found| (found.file, found.learnt_rows, found.own));
                 let (file, learnt, own) = outcome.unwrap_or_default();
                 let own = own.map(|own| own.to_string());
                 let learnt = learnt.as_deref().map(LearntRows::parse).transpose()?;
-                Ok(Some((receipt, String::new(), Some((PyBytes::new(py, &file), learnt, own)))))
+                Ok(Some((receipt, String::new(), Some((PyBytes::new(py, &file), learnt, own, page)))))
             }
         }
     }

@@ -4,12 +4,24 @@ import builtins
 import html
 import json
 import re
+import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
-from flyswarm import Federation, FlyNNClassifier, Identity, Joined, Session, SessionWarning, local, simulate
+from flyswarm import (
+    FedAvg,
+    Federation,
+    FlyNNClassifier,
+    Identity,
+    Joined,
+    Session,
+    SessionWarning,
+    local,
+    simulate,
+)
 from flyswarm._local import with_ids
 from sklearn.base import clone
 
@@ -76,6 +88,19 @@ def test_parts_by_name_reach_their_peers_and_progress_ends_with_the_table_of_rou
     assert float(lines[3].split()[1]) < float(lines[1].split()[1])
 
 
+def test_progress_in_a_notebook_does_not_hide_warnings(keys, digits, monkeypatch):
+    shown = []
+    handle = types.SimpleNamespace(update=lambda content, raw: shown.append(content["text/plain"]))
+    notebook = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    # Without `clear_output`: an output of the cell stays.
+    display = types.SimpleNamespace(display=lambda *given, **names: handle)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    with pytest.warns(SessionWarning, match="^east: Too few events") as warned:
+        local(Session.new("wards", keys, **FLYNN), parts(digits), progress=True)
+    assert len(warned) == 3 and len(shown) > 3 and shown[-1].startswith("wards: \ntoo few events")
+
+
 class Still:
     """A trainer that leaves the weights as they are."""
 
@@ -94,7 +119,10 @@ class Still:
 
 def test_a_trainer_for_each_peer_trains(keys, digits):
     trainers = [Still() for _ in range(3)]
-    results = local(Session.new("wards", keys, **FEDAVG), parts(digits), trainers=trainers)
+    session = Session.new("wards", keys, **FEDAVG)
+    # A `FedAvg` stands for its trainer.
+    given = [FedAvg(session, trainers[0]), *trainers[1:]]
+    results = local(session, parts(digits), trainers=given)
     assert [found["loss"] for found in results[0].figures["rounds"]] == [2.0] * 3
     assert all(trainer.weights.keys() == results[0].estimator.weights_.keys() for trainer in trainers)
 

@@ -33,6 +33,9 @@ WRONG = {
     'any_session.doctor(waits=3)': 'waits',
     'simulate("churn.toml", seeds=3)': 'seeds',
     'local(any_session, [], trainer=[])': 'trainer',
+    'any_session.join([[0.0]], [1], key="k", personalise="yes")': 'personalise',
+    'any_session.join([[0.0]], [1], key="k", page=0.5)': 'page',
+    'any_session.join([[0.0]], [1], key="k", traces="x")': 'traces',
     'FedAvg(any_session, object())': 'FedAvg',
     'Session.new("w", peers, task="xclp").join(key="k").estimator.predict': 'no attribute "predict"',
 }  # fmt: skip
@@ -46,6 +49,8 @@ RIGHT = {
     'any_session.join(key="k").receipt': "dict",
     'local(Session.new("w", peers, task="fedavg"), [([[0.0]], [1])])[0].estimator': "Network",
     'any_session.join(key="k").report()': "Page",
+    'any_session.join(key="k", page=0, trace="x.json").page': "Page | None",
+    'any_session.join(key="k", personalise=True).personal': "KNNPerClassifier | None",
     'Network(b"").transform([[0.0]])': "floating[numpy._typing._nbit_base._32Bit]",
     'FlyNNClassifier(m=64).fit([[0.0]], [1]).predict_proba(np.zeros((1, 1)))': "float64",
 }  # fmt: skip

@@ -12,12 +12,20 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
-from sklearn.ensemble import VotingClassifier
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import permutation_importance
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_val_score,
+    learning_curve,
+)
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, LabelEncoder
 from sklearn.utils.validation import check_is_fitted
@@ -114,6 +122,36 @@ def test_it_votes_and_is_cross_validated_and_searched(estimator):
     if not isinstance(estimator, FrozenEstimator):
         search = GridSearchCV(estimator, {"seed": [0, 1]}, cv=2, error_score="raise").fit(X, y)
         assert search.best_score_ > 0.8
+
+
+def test_it_is_stacked_and_bagged_and_has_a_learning_curve(estimator):
+    X, y = rows()
+    stacked = StackingClassifier([("one", estimator)], LogisticRegression(max_iter=1000), cv=2).fit(X, y)
+    bagged = BaggingClassifier(estimator, n_estimators=2, random_state=0).fit(X, y)
+    assert stacked.score(X, y) > 0.85 and bagged.score(X, y) > 0.85
+    assert (cross_val_predict(estimator, X, y, cv=2) == y).mean() > 0.8
+    _, _, scores = learning_curve(estimator, X, y, train_sizes=[0.5, 1.0], cv=2, error_score="raise")
+    assert scores.mean() > 0.8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_threshold_of_two_classes_is_tuned(networks, name):
+    X, y = rows(2)
+    one = FrozenEstimator(networks[2]) if name == "Network" else clone(FITTED_HERE[name])
+    tuned = TunedThresholdClassifierCV(one, cv=2, random_state=0).fit(X, y)
+    assert tuned.score(X, y) > 0.85 and np.isfinite(tuned.best_threshold_)
+    if name != "Network":
+        # A frozen network keeps its three classes.
+        rest = OneVsRestClassifier(clone(one)).fit(*rows())
+        assert rest.score(*rows()) > 0.8 and rest.predict_proba(X).shape == (100, 3)
+
+
+def test_the_hidden_layer_feeds_another_classifier_in_a_pipeline(networks):
+    X, y = rows()
+    network = networks[3]
+    pipeline = make_pipeline(FrozenEstimator(network), LogisticRegression(max_iter=1000)).fit(X, y)
+    assert pipeline.score(X, y) > 0.85 and pipeline[-1].n_features_in_ == 8
+    assert (pipeline.predict(X) == pipeline[-1].predict(network.transform(X))).all()
 
 
 @pytest.mark.parametrize("name", ["FlyNNClassifier", "Network"])

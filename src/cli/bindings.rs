@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +11,10 @@ use clap::Parser;
 use flyswarm_learn::learner::{Classifier, Trained};
 use serde_json::Value;
 
+use super::dashboard::parse_address;
 use super::data::{DataArguments, Map};
+use super::session::as_json;
+use super::session::typed::NewSession;
 use super::{Arguments, Failure, SAID, code_of, join, one_line, run};
 use crate::data::{Column, Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
@@ -26,10 +30,37 @@ use crate::{Identity, cli};
 /// # Errors
 /// The [`Failure`] of the command, also if the arguments are invalid.
 pub fn call(arguments: &[OsString], out: &mut dyn Write, said: &mut Vec<String>) -> Result<(), Failure> {
+    listened(said, || called(arguments, out))
+}
+
+/// Runs `run`, and adds the lines for the user to `said`.
+fn listened<T>(said: &mut Vec<String>, run: impl FnOnce() -> T) -> T {
     SAID.set(Some(Vec::new()));
-    let result = called(arguments, out);
+    let result = run();
     said.extend(SAID.take().into_iter().flatten());
     result
+}
+
+/// Makes a session file, as `session new` does, and returns its text. `given` is a JSON object with the
+/// values, in their own types: `task`, `name`, `peers` (name, id and list of addresses of each), `features`
+/// (a number) or `columns` (names), `classes`, `from` (files), `label`, `group`, `map`, `min_rows`, `options`
+/// (those of the task, by name) and `fields` (of the session file, by section). `said` receives lines for the
+/// user.
+///
+/// # Errors
+/// [`Failure::Input`] if a value does not fit.
+pub fn new_session(given: &str, said: &mut Vec<String>) -> Result<String, Failure> {
+    let given: NewSession =
+        serde_json::from_str(given).map_err(|error| Failure::Input(format!("a session: {error}")))?;
+    listened(said, || given.text())
+}
+
+/// Returns the settings of a session file, with every default filled in, as `session show --json` does.
+///
+/// # Errors
+/// [`Failure::Input`] if the text is not a session file.
+pub fn settings(text: &str) -> Result<String, Failure> {
+    as_json(&Session::parse(text)?)
 }
 
 fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
@@ -70,6 +101,28 @@ pub fn rows(
     drop: &[String],
 ) -> Result<(Rows, Option<String>), Failure> {
     let kind = tasks::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
+    join::load(session, &kind, &data_of(file, written, map, drop)?, label)
+}
+
+/// Reads labelled rows from a file for a network of the task fedavg, as `personalise` does; the other
+/// arguments are those of [`rows`].
+///
+/// # Errors
+/// As [`rows`].
+pub fn network_rows(
+    network: &Classifier,
+    file: &Path,
+    label: Option<&LabelColumn>,
+    written: bool,
+    map: Option<&str>,
+    drop: &[String],
+) -> Result<Dataset, Failure> {
+    let data = data_of(file, written, map, drop)?;
+    let label = label.unwrap_or(&LabelColumn::Last);
+    Ok(data.load_network(network, Some(network.classes()), label)?.0)
+}
+
+fn data_of(file: &Path, written: bool, map: Option<&str>, drop: &[String]) -> Result<DataArguments, Failure> {
     let map = map.map(|path| Map::load(path).map_err(|problem| Failure::Input(format!("{path}: {problem}"))));
     let mut map = map.transpose()?.unwrap_or_default();
     if map.hold_out.is_some() {
@@ -79,7 +132,17 @@ pub fn rows(
     if written {
         (map.delimiter, map.decimal_comma) = (Some(b','), Some(false));
     }
-    join::load(session, &kind, &DataArguments::new(file.to_owned(), map.into()), label)
+    Ok(DataArguments::new(file.to_owned(), map.into()))
+}
+
+/// Returns the address that a port or an ADDRESS:PORT in the argument `name` means. A port alone is one of
+/// 127.0.0.1.
+///
+/// # Errors
+/// [`Failure::Input`] if it is neither.
+pub fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
+    parse_address(text)
+        .map_err(|_| Failure::Input(format!("{name} is {text:?}, expected a port or ADDRESS:PORT")))
 }
 
 /// Returns the same peer with its own part of the session: `hold_out` percent of the labels of `rows` are

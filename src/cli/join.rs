@@ -3,6 +3,7 @@
 
 pub(super) mod ask;
 mod files;
+pub(super) mod observers;
 mod personal;
 
 use std::io::IsTerminal;
@@ -138,15 +139,28 @@ fn about(session: &Session, identity: &Identity) -> Value {
     })
 }
 
-/// Forwards the status of a node until it ends.
-async fn watch(mut status: Receiver<Status>, progress: &Progress, live: Option<&Live>) {
-    while status.changed().await.is_ok() {
-        let status = status.borrow_and_update().clone();
-        progress.status(&status);
-        if let Some(live) = live {
-            live.feed().status(0, &json!(status));
-        }
-    }
+/// Calls `show` with each status of a node, in a thread that ends with the node.
+fn watch(mut status: Receiver<Status>, show: impl Fn(&Status) + Send + 'static) {
+    std::thread::spawn(move || {
+        block_on(async {
+            while status.changed().await.is_ok() {
+                let status = status.borrow_and_update().clone();
+                show(&status);
+            }
+        });
+    });
+}
+
+/// Begins a trace in a new file that no other user can read.
+fn open_trace(
+    path: &Path,
+    session: &Session,
+    identity: &Identity,
+    force: bool,
+) -> Result<Arc<Trace>, Failure> {
+    let file = output::begin_private(path, force)?;
+    let trace = Trace::begin(file, session, session.peer(&identity.public()));
+    Ok(Arc::new(trace.map_err(|error| output::failed(path, &error))?))
 }
 
 /// A session file with this user's identity.
@@ -327,7 +341,12 @@ impl Join {
             progress.tell(&json!({"event": "page", "url": url, "kept": kept}), &text);
         }
         let ledger = Ledger::path(&place.key, &place.identity.public().to_string());
-        let trace = self.open_trace(&session, &place.identity)?;
+        let trace = std::env::var_os(TRACE).map(PathBuf::from);
+        let open = |path: PathBuf| {
+            let trace = open_trace(&path, &session, &place.identity, self.force)?;
+            Ok::<_, Failure>((path, trace))
+        };
+        let trace = trace.map(open).transpose()?;
         let mut builder = Peer::builder(place.session, place.identity).key_file(place.key);
         if let Some(contribution) = contribution {
             if let Some(said) = &contribution.said {
@@ -390,19 +409,6 @@ impl Join {
         ended.and(files.keep_page())
     }
 
-    /// Opens a file for the frames that no other user can read.
-    fn open_trace(
-        &self,
-        session: &Session,
-        identity: &Identity,
-    ) -> Result<Option<(PathBuf, Arc<Trace>)>, Failure> {
-        let Some(path) = std::env::var_os(TRACE).map(PathBuf::from) else { return Ok(None) };
-        let file = output::begin_private(&path, self.force)?;
-        let trace = Trace::begin(file, session, session.peer(&identity.public()));
-        let trace = trace.map_err(|error| output::failed(&path, &error))?;
-        Ok(Some((path, Arc::new(trace))))
-    }
-
     /// Joins, and shows the events until the end.
     fn run_peer(
         &self,
@@ -424,8 +430,12 @@ impl Join {
         }
         if let Some(status) = peer.status() {
             let (progress, live) = (progress.clone(), files.live.clone());
-            // The thread ends with the node.
-            std::thread::spawn(move || block_on(watch(status, &progress, live.as_ref())));
+            watch(status, move |status| {
+                progress.status(status);
+                if let Some(live) = &live {
+                    live.feed().status(0, &json!(status));
+                }
+            });
         }
         if self.json && !std::io::stdin().is_terminal() {
             read_addresses(peer.handle());

@@ -7,6 +7,8 @@ mod new;
 mod next;
 mod parse;
 mod show;
+#[cfg(feature = "net")]
+pub(in crate::cli) mod typed;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -90,14 +92,15 @@ pub(super) fn load(file: &Path) -> Result<Session, Failure> {
 
 /// Returns the contents of a session file, with every default filled in.
 pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
-    let shown = show::Shown::new(&load(file)?);
-    if json {
-        let text = serde_json::to_string_pretty(&shown)
-            .map_err(|error| Failure::Environment(format!("cannot be written as JSON: {error}")))?;
-        Ok(text + "\n")
-    } else {
-        Ok(shown.to_string())
-    }
+    let session = load(file)?;
+    if json { as_json(&session) } else { Ok(show::Shown::new(&session).to_string()) }
+}
+
+/// Returns the contents of a session as JSON, with every default filled in.
+pub(super) fn as_json(session: &Session) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(&show::Shown::new(session))
+        .map_err(|error| Failure::Environment(format!("cannot be written as JSON: {error}")))?;
+    Ok(text + "\n")
 }
 
 impl From<SessionError> for Failure {

@@ -153,7 +153,10 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Syncs a folder. Only Unix can open folders.
-fn sync(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// The error of the system.
+pub fn sync(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 

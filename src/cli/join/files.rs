@@ -155,16 +155,21 @@ impl Files {
         };
         progress.event(timed, name, file);
         let Some(live) = &self.live else { return };
-        let mut value = match &timed.event {
-            // The page shows the report.
-            Event::Receipt { .. } => {
-                json!({"time": timed.time, "event": "receipt", "page": report(&self.receipt), "report": true})
-            }
-            _ => json!(timed),
-        };
+        let mut value = on_page(timed);
+        if matches!(timed.event, Event::Receipt { .. }) {
+            value["page"] = json!(report(&self.receipt));
+        }
         if let Some(file) = file {
             value[name] = json!(file);
         }
         live.feed().event(Some(0), &value, &timed.event.to_string());
+    }
+}
+
+/// Returns an event for the live page. The page shows the report instead of the receipt.
+pub(super) fn on_page(timed: &Timed) -> Value {
+    match &timed.event {
+        Event::Receipt { .. } => json!({"time": timed.time, "event": "receipt", "report": true}),
+        _ => json!(timed),
     }
 }

@@ -27,58 +27,71 @@ use crate::tasks::new::{NewFile, Sets, TaskOption, merge, value};
 use crate::tasks::{TaskKind, kinds};
 
 /// Options of every task.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct Common {
     /// Name of the session
     #[arg(long)]
-    name: String,
+    pub(super) name: String,
     /// Peer of the session; repeat for each, at least three
     #[cfg_attr(feature = "net", arg(required_unless_present = "collect"))]
     #[cfg_attr(not(feature = "net"), arg(required = true))]
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
-    peers: Vec<PeerArgument>,
+    pub(super) peers: Vec<PeerArgument>,
     /// Discover peers by mDNS for SECONDS (see `flyswarm id --announce`) and ask which to add
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    collect: Option<u64>,
+    pub(super) collect: Option<u64>,
     /// Add without asking: all, or NAME=ENDING for the peer whose id has this ending; repeatable
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
-    admit: Vec<collect::Admit>,
+    pub(super) admit: Vec<collect::Admit>,
     /// Take the columns and classes from this file of rows or session file (.toml). After a session file you
     /// may name a file of rows, for options that need rows
     #[arg(long, value_name = "FILE")]
-    from: Vec<PathBuf>,
+    pub(super) from: Vec<PathBuf>,
     /// The label column of the rows: its name, its number from 1, `last` or `none`
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "from")]
-    label: LabelColumn,
+    pub(super) label: LabelColumn,
     /// Column that groups the rows, such as the patient. A group is never split between training and
     /// testing; the others see only the name of the column
     #[arg(long, value_name = "COLUMN", requires = "from")]
-    group: Option<String>,
+    pub(super) group: Option<String>,
     #[command(flatten)]
-    reading: Reading,
+    pub(super) reading: Reading,
     /// Write a text of --from into the session file only if at least this number of rows has it
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
-    min_rows: u64,
+    pub(super) min_rows: u64,
     /// Classes, separated by commas, or a range of integers such as 0..9
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
-    classes: Vec<String>,
+    pub(super) classes: Vec<String>,
     /// Number of features, or their names. Files with names must then have these names
     #[arg(long, value_name = "N|A,B,...", value_delimiter = ',', conflicts_with = "from")]
-    features: Vec<String>,
+    pub(super) features: Vec<String>,
     /// Set any field of the session file, such as timing.linger_ms=5000; repeatable
     #[arg(long = "set", value_name = "FIELD=VALUE", value_parser = field)]
-    fields: Vec<Table>,
+    pub(super) fields: Vec<Table>,
     /// File to write
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// Replace the file if it exists
     #[arg(long)]
-    force: bool,
+    pub(super) force: bool,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+    #[arg(skip)]
+    pub(super) names: Names,
+}
+
+/// Names of features and classes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
+    /// Number of features, if they have no names.
+    pub(super) features: Option<i64>,
+    /// Names of the features.
+    pub(super) columns: Vec<String>,
+    /// Classes.
+    pub(super) classes: Vec<String>,
 }
 
 /// Parses a field by its dotted name; the reader of session files checks that the field exists.
@@ -91,9 +104,19 @@ fn field(text: &str) -> Result<Table, String> {
 /// Arguments of `session new TASK`.
 #[derive(Debug)]
 pub(in crate::cli) struct NewArguments {
-    kind: &'static TaskKind,
-    common: Common,
-    given: Vec<(&'static TaskOption, String)>,
+    pub(super) kind: &'static TaskKind,
+    pub(super) common: Common,
+    pub(super) given: Vec<(&'static TaskOption, Value)>,
+}
+
+/// Returns the value of an option, from its text.
+fn read(option: &TaskOption, text: String) -> Value {
+    match (option.sets, option.value) {
+        (Sets::Own | Sets::FromRows, _) => Value::String(text),
+        (Sets::Field(_), "") => Value::Boolean(true),
+        (Sets::Field(_), name) if name.contains(',') => value(&format!("[{text}]")),
+        (Sets::Field(_), _) => value(&text),
+    }
 }
 
 impl Args for NewArguments {
@@ -136,8 +159,11 @@ impl FromArgMatches for NewArguments {
                 .get_many::<String>(option.name)
                 .map(|values| values.map(String::as_str).collect::<Vec<_>>().join(",")),
         };
-        let given = kind.options.iter().filter_map(|option| Some((option, given(option)?))).collect();
-        Ok(Self { kind, common: Common::from_arg_matches(matches)?, given })
+        let given = kind.options.iter().filter_map(|option| Some((option, read(option, given(option)?))));
+        let given = given.collect();
+        let mut common = Common::from_arg_matches(matches)?;
+        common.names = Names::read(&common.features, &common.classes);
+        Ok(Self { kind, common, given })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -152,23 +178,34 @@ impl NewArguments {
         output::check(&file, force)?;
         #[cfg(feature = "net")]
         self.common.collect()?;
-        let (session, notes) = self.session(new_run()?)?;
-        let text = session.to_toml_with(&notes);
-        // Many long names could make a file that is too large to read.
-        Session::parse(&text)?;
+        let (session, text) = self.file()?;
         output::write(&file, text.as_bytes(), force)?;
-        if !self.common.from.is_empty() {
-            shown_to_others(&session).iter().for_each(|line| say(line));
-        }
-        if let Some(caution) = session.task.caution() {
-            say(&format!("warning: {caution}"));
-        }
+        self.warn(&session);
         let id = session.id();
         let text = match json {
             true => json!({"file": file, "session": id.to_string(), "name": session.name}).to_string(),
             false => format!("wrote {}: session {id}", file.display()),
         };
         print(out, &(text + "\n"))
+    }
+
+    /// Returns the session and the text of its file.
+    pub(super) fn file(&mut self) -> Result<(Session, String), Failure> {
+        let (session, notes) = self.session(new_run()?)?;
+        let text = session.to_toml_with(&notes);
+        // Many long names could make a file that is too large to read.
+        Session::parse(&text)?;
+        Ok((session, text))
+    }
+
+    /// Tells the user what the others learn from the file, and the task's own warning.
+    pub(super) fn warn(&self, session: &Session) {
+        if !self.common.from.is_empty() {
+            shown_to_others(session).iter().for_each(|line| say(line));
+        }
+        if let Some(caution) = session.task.caution() {
+            say(&format!("warning: {caution}"));
+        }
     }
 
     /// Returns the session, and a note on each described column.
@@ -184,14 +221,11 @@ impl NewArguments {
             new.fields.insert("table".into(), table::fields(&draft.preparation));
         }
         (new.rows, new.drafted) = (described.rows, described.drafted);
-        for (option, text) in std::mem::take(given) {
-            match option.sets {
-                Sets::Field(name) => {
-                    let text = if option.value.contains(',') { format!("[{text}]") } else { text };
-                    let value = if option.value.is_empty() { Value::Boolean(true) } else { value(&text) };
-                    new.propose(name, value);
-                }
-                Sets::Own | Sets::FromRows => drop(new.options.insert(option.name, text)),
+        for (option, value) in std::mem::take(given) {
+            match (option.sets, value) {
+                (Sets::Field(name), value) => new.propose(name, value),
+                (_, Value::String(text)) => drop(new.options.insert(option.name, text)),
+                (_, value) => drop(new.options.insert(option.name, value.to_string())),
             }
         }
         common.fields.drain(..).for_each(|field| merge(&mut new.fields, field));
@@ -256,6 +290,23 @@ struct ColumnSpec {
     drafted: Option<Dataset>,
 }
 
+impl Names {
+    /// Reads the options for features and classes: a number or names, and names or a range.
+    fn read(features: &[String], classes: &[String]) -> Self {
+        let range = match classes {
+            [range] => class_range(range),
+            _ => None,
+        };
+        let classes = range.unwrap_or_else(|| classes.to_vec());
+        let count = match features {
+            [number] => number.parse().ok(),
+            _ => None,
+        };
+        let columns = if count.is_some() { Vec::new() } else { features.to_vec() };
+        Self { features: count, columns, classes }
+    }
+}
+
 impl Common {
     /// Adds the peers that are found and admitted.
     #[cfg(feature = "net")]
@@ -288,45 +339,33 @@ impl Common {
     /// Returns names of features and classes.
     fn data(&self, described: &ColumnSpec, classes: bool) -> Table {
         let mut data = Table::new();
-        let columns = match &*self.features {
-            [number] if number.parse::<i64>().is_ok() => {
-                data.insert("features".into(), value(number));
-                Vec::new()
-            }
-            [] => described.columns.clone(),
-            names => names.to_vec(),
-        };
-        if !columns.is_empty() {
+        let names = &self.names;
+        let given = names.features.is_some() || !names.columns.is_empty();
+        let columns = if given { &names.columns } else { &described.columns };
+        if let Some(features) = names.features {
+            data.insert("features".into(), Value::Integer(features));
+        } else if !columns.is_empty() {
             data.insert("features".into(), Value::Integer(columns.len() as i64));
-            data.insert("columns".into(), columns.into());
+            data.insert("columns".into(), columns.clone().into());
         } else if let Some(features) = described.features {
             data.insert("features".into(), Value::Integer(features as i64));
         }
-        let given = self.classes();
-        let given = if given.is_empty() && classes { described.classes.clone() } else { given };
+        let given = if names.classes.is_empty() && classes { &described.classes } else { &names.classes };
         if !given.is_empty() {
-            data.insert("classes".into(), given.into());
+            data.insert("classes".into(), given.clone().into());
         }
         data
-    }
-
-    /// Returns the classes that the option names.
-    fn classes(&self) -> Vec<String> {
-        match &*self.classes {
-            [range] => class_range(range).unwrap_or_else(|| self.classes.clone()),
-            names => names.to_vec(),
-        }
     }
 
     /// Refuses a draft with only one class at its site, because it does not make a session.
     fn check_classes(&self, described: &ColumnSpec, needed: bool) -> Result<(), Failure> {
         match (&*described.classes, &*self.from) {
-            ([class], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
+            ([class], [file, ..]) if needed && self.names.classes.is_empty() => Err(Failure::Input(format!(
                 "{}: only one class found in the labels: {class:?}. Name the classes of all peers: \
                  --classes {class},OTHER",
                 file.display()
             ))),
-            ([], [file, ..]) if needed && self.classes.is_empty() => Err(Failure::Input(format!(
+            ([], [file, ..]) if needed && self.names.classes.is_empty() => Err(Failure::Input(format!(
                 "{}: no classes: name the label column with --label, or the classes with --classes",
                 file.display()
             ))),
@@ -364,8 +403,8 @@ impl Common {
                 return Err(Failure::Input(text.into()));
             }
         };
-        let classes = self.classes();
-        let classes = (!classes.is_empty()).then_some(&*classes);
+        let classes = &self.names.classes;
+        let classes = (!classes.is_empty()).then_some(&**classes);
         let rule = Rule { min_rows: self.min_rows, classes };
         if rows_for.is_none() || self.from.len() == 2 {
             (described.draft, described.drafted) = self.draft(first, &rule, partly)?;

@@ -1,0 +1,160 @@
+"""Makes a session file from the arguments of `Session.new`."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from flyswarm import _flyswarm
+from flyswarm._arguments import arguments_named, in_words_of_python, names, plain, whole
+from flyswarm._program import LOG
+
+# Arguments with fields of the section of that name.
+SECTIONS = (
+    "data", "evaluate", "flynn", "tune", "xclp", "pseudo_labels", "sketch", "fedavg", "custom", "privacy",
+    "timing", "limits",
+)  # fmt: skip
+SWITCHES = (
+    "paper_settings", "no_evaluate", "open_distances", "pairwise", "balance", "few_rows", "large_owner",
+)  # fmt: skip
+NUMBERS = ("rounds", "after", "refresh", "tuning", "candidates", "choose")
+FILES = ("initial", "settings")
+# Largest number of classes in a range.
+MOST = 10_000
+
+
+def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[str, Any]) -> str:
+    """Returns the text of a session file. `given` has the other arguments of `Session.new`."""
+    if not isinstance(peers, Mapping):
+        raise TypeError(f"peers is {peers!r}, expected a mapping of names to peer ids")
+    from_ = given["from_"]
+    files = [] if from_ is None else list(from_) if isinstance(from_, list | tuple) else [from_]
+    label = given["label"]
+    if label is not None and not isinstance(label, str):
+        label = whole("label", label, 1, strict=True)
+    count, columns = features_of(given["features"])
+    values = {
+        "task": text("task", task),
+        "name": text("name", name),
+        "peers": [(text("peers", peer), *place(peer, id)) for peer, id in peers.items()],
+        "features": count,
+        "columns": columns,
+        "classes": classes_of(given["classes"]),
+        "from": [file("from_", path) for path in files],
+        "label": label,
+        "group": None if given["group"] is None else text("group", given["group"]),
+        "map": None if given["map"] is None else file("map", given["map"]),
+        "min_rows": None if given["min_rows"] is None else whole("min_rows", given["min_rows"]),
+        "options": dict(options_of(given)),
+        "fields": fields_of(given),
+    }
+    made, said, error = _flyswarm.new_session(json.dumps(values, allow_nan=False))
+    for line in said:
+        LOG.info("%s", in_words_of_python(line))
+    if error is not None:
+        with arguments_named():
+            raise error
+    return made
+
+
+def text(name, value):
+    """Returns a text. Raises TypeError for a value of another type."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}, expected a str")
+    return str(value)
+
+
+def file(name, value):
+    """Returns a path as a text. Raises TypeError for a value of another type."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} is {value!r}, expected a path")
+    return text(name, os.fspath(value))
+
+
+def place(peer, id):
+    """Returns the id of a peer and the list of its addresses."""
+    id, _, address = text(f"peers[{peer!r}]", getattr(id, "peer_id", id)).partition("@")
+    return id, [address] if address else []
+
+
+def features_of(features):
+    """Returns the number of features, or None and their names."""
+    if features is None:
+        return None, []
+    if isinstance(features, str):
+        features = int(features) if features.isdecimal() else features.split(",")
+    if hasattr(features, "__index__"):
+        return whole("features", features), []
+    return None, names("features", features)
+
+
+def classes_of(classes):
+    """Returns the names of the classes."""
+    if classes is None:
+        return []
+    if not isinstance(classes, str):
+        return names("classes", classes)
+    found = re.fullmatch(r"([+-]?\d+)\.\.([+-]?\d+)", classes)
+    if found is None:
+        return names("classes", classes.split(","))
+    first, last = int(found[1]), int(found[2])
+    if not 1 <= last - first < MOST:
+        raise ValueError(f"classes is {classes!r}, expected a range of 2 to {MOST} integers")
+    return names("classes", range(first, last + 1))
+
+
+def options_of(given):
+    """Yields the options of the task that are given, with their values."""
+    for name in SWITCHES:
+        value = given[name]
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} is {value!r}, expected a bool")
+        if value:
+            yield name.replace("_", "-"), True
+    for name in NUMBERS:
+        if given[name] is not None:
+            yield name, whole(name, given[name])
+    for name in FILES:
+        if given[name] is not None:
+            yield name, file(name, given[name])
+    for name in ("network", "hash", "hamming"):
+        if given[name] is not None:
+            yield name, text(name, given[name])
+    hidden = given["hidden"]
+    if hidden is not None:
+        units = hidden if hasattr(hidden, "__iter__") and not isinstance(hidden, str) else [hidden]
+        yield "hidden", [whole("hidden", each) for each in units]
+    if given["epsilon"] is not None:
+        yield "epsilon", budget(given["epsilon"])
+
+
+def budget(epsilon):
+    """Returns the budget as a number, from a number or the text of one."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.number | str):
+        raise TypeError(f"epsilon is {epsilon!r}, expected a number")
+    try:
+        return plain(float(epsilon)) if isinstance(epsilon, str) else plain(epsilon)
+    except ValueError:
+        raise ValueError(f"epsilon is {epsilon!r}, expected a number") from None
+
+
+def fields_of(given):
+    """Returns the fields of the session file, by section."""
+    for name in ("set", *SECTIONS):
+        if given[name] is not None and not isinstance(given[name], Mapping):
+            raise TypeError(f"{name} is {given[name]!r}, expected a mapping of fields")
+    fields: dict[str, Any] = {}
+    for name, value in plain(given["set"] or {}).items():
+        # A name with dots is that of a field in a section.
+        *sections, last = name.split(".")
+        place = fields
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+    for section in SECTIONS:
+        if given[section]:
+            fields.setdefault(section, {}).update(plain(given[section]))
+    return fields
