@@ -38,7 +38,7 @@ mod simulate;
 mod tune;
 
 #[cfg(feature = "net")]
-pub use bindings::{builder, call, own_part, page, program, rows, trained_by};
+pub use bindings::{builder, call, declare, own_part, page, program, rows, trained_by};
 pub use simulate::columns;
 
 use std::borrow::Cow;
