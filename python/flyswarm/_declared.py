@@ -112,7 +112,8 @@ def weights_of(model):
     """Returns the arrays of a model by name. Those of bfloat16 are float32."""
     if hasattr(model, "state_dict"):
         values = {name: value.detach().cpu() for name, value in model.state_dict().items()}
-        return {name: (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy() for name, value in values.items()}
+        half = lambda value: value.float() if str(value.dtype) == "torch.bfloat16" else value
+        return {name: half(value).numpy() for name, value in values.items()}
     found = model.get_weights() if hasattr(model, "get_weights") else model
     if not isinstance(found, Mapping) or not found:
         raise TypeError(f"{type(model).__name__} has no tensors: a torch module or a mapping is expected")

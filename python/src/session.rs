@@ -243,7 +243,12 @@ impl Running {
             Ok(Said::End(result)) => {
                 // The trainer's own exception is more precise than the line that is made of it.
                 let raised = || self.raised.lock().ok().and_then(|mut raised| raised.take());
-                let finished = result.map_err(|error| raised().unwrap_or_else(|| failed(error.into())))?;
+                let other = |error: peer::Error| match error {
+                    // A fault of this peer's rows or of its trainer.
+                    peer::Error::Ended { ending: peer::Ending::Own(text), .. } => value(text),
+                    other => failed(other.into()),
+                };
+                let finished = result.map_err(|error| raised().unwrap_or_else(|| other(error)))?;
                 let receipt = serde_json::to_string(&finished.receipt)
                     .map_err(|error| PyValueError::new_err(error.to_string()))?;
                 let outcome = finished.outcome.map(|found| (found.file, found.learnt_rows, found.own));

@@ -65,10 +65,10 @@ impl OwnModel {
     /// Returns whether a file may be such a model, judged by its first bytes.
     #[must_use]
     pub fn looks_like(bytes: &[u8]) -> bool {
-        let format = format!("{{\"__metadata__\":{{\"classes\":");
         let start = bytes.get(8..).unwrap_or_default();
         let own = format!("\"format\":\"{FORMAT}\"");
-        start.starts_with(format.as_bytes()) && start.windows(own.len()).any(|part| part == own.as_bytes())
+        start.starts_with(b"{\"__metadata__\":{\"classes\":")
+            && start.windows(own.len()).any(|part| part == own.as_bytes())
     }
 
     /// Reads a file.

@@ -112,12 +112,13 @@ tensors = [
 ]
 "#;
 
-/// Returns a session whose range is not the usual one: the first weights, and the words of the first round.
+/// Returns a session with another range than the usual one, and the words of its first round, in which no
+/// weight changes.
 fn ranged(seed: &[u8; 32]) -> Value {
     let head = HEAD.replacen("rounds = 2", "rounds = 2\nrange = 1024.0", 1);
     let text = toml(&head, 3);
     let session = Session::parse(&text).unwrap();
-    let parts = (0..3).map(|_| (vec![1.0, 0.0, 0.0], vec![0])).collect();
+    let parts = (0..3).map(|_| (vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0], vec![0, 1])).collect();
     let Played { vectors, .. } = played(&session, seed, parts, (Peer(3), 0));
     json!({"toml": text, "words": vectors[3]})
 }
