@@ -39,7 +39,8 @@ mod tune;
 
 #[cfg(feature = "net")]
 pub use bindings::{
-    address, builder, call, network_rows, new_session, own_part, page, program, rows, settings, trained_by,
+    address, builder, call, declare, network_rows, new_session, own_part, page, program, rows, settings,
+    trained_by,
 };
 #[cfg(feature = "net")]
 pub use join::observers::Observers;

@@ -41,6 +41,7 @@ mod behaviour;
 mod dial;
 pub mod driver;
 mod events;
+mod farewell;
 mod frame;
 mod gate;
 mod handler;
@@ -314,6 +315,9 @@ pub enum Command {
     /// Sends a peer that is up questions about itself and the connection; one list of questions at a
     /// time. [`Event::Probed`] follows.
     Probe(PeerId, Questions),
+    /// Sends all peers the reason why this node leaves, before [`Network::shutdown`]. They see it as the
+    /// reason of their `PeerLost`. Bytes beyond 512 are cut off.
+    TellReason(String),
 }
 
 /// Reasons why the network did not start, or refused a command. Nothing was changed.
@@ -420,6 +424,7 @@ impl Network {
             Command::Ban(peer) => self.order(Order::Ban(peer)),
             Command::LeaveOut(peer) => self.order(Order::LeaveOut(peer)),
             Command::Probe(peer, questions) => self.order(Order::Probe(peer, questions)),
+            Command::TellReason(reason) => self.order(Order::Reason(reason)),
         }
         Ok(())
     }

@@ -19,6 +19,7 @@ pub use common::protect::{OwnSlots, Protected, Protection, Protections};
 pub use custom::CustomSpec;
 pub use fedavg::spec::{FedavgSpec, RoundNoise, Weighting};
 pub(crate) use fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
+pub use fedavg::tensors::{Dtype, Rule, TensorSpec};
 pub use fedavg_xclp::spec::FedavgXclpSpec;
 pub use flynn::evaluate::spec::EvaluateSpec;
 pub use flynn::size::{Size, Sizes};
@@ -68,6 +69,12 @@ registry! {
     pub mod fedavg_xclp;
     /// A task that a program outside this crate provides.
     pub mod custom;
+}
+
+/// Ends the programs that this process has started for its tasks, and removes their folders.
+pub(crate) fn end_programs() {
+    #[cfg(all(feature = "cli", feature = "net"))]
+    fedavg::subprocess::end_all();
 }
 
 /// A built-in task, before a peer has its rows.

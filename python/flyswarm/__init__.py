@@ -8,6 +8,7 @@ fitted to the rows of all parties.
 from importlib.metadata import version
 
 from flyswarm._classifier import FlyNNClassifier
+from flyswarm._declared import Declared, Weights, declare
 from flyswarm._events import Event, SessionWarning
 from flyswarm._flyswarm import LeftError, Model, SessionError
 from flyswarm._identity import Identity, Ledger
@@ -25,6 +26,7 @@ from flyswarm._training import FedAvg, Round
 __version__ = version("flyswarm")
 
 __all__ = [
+    "Declared",
     "Event",
     "FedAvg",
     "Federation",
@@ -43,6 +45,8 @@ __all__ = [
     "Session",
     "SessionError",
     "SessionWarning",
+    "Weights",
+    "declare",
     "local",
     "simulate",
 ]

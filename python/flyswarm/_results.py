@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flyswarm._classifier import FlyNNClassifier
+from flyswarm._declared import Weights
 from flyswarm._flyswarm import Model
 from flyswarm._labels import with_gaps
 from flyswarm._network import Network
@@ -88,9 +89,12 @@ def result(task, file, names, classes, receipt, learnt=None, own=None):
             made._learnt = learnt
             return made, receipt.get("evaluation") or {}
         case "fedavg" | "fedavg-xclp":
-            made = Network(file, classes)
-            made._learnt = learnt
-            said = {name: receipt[name] for name in ("rounds", "scores")}
+            if b'"format":"flyswarm-model/1"' in file[: 1 << 16]:
+                made = Weights(file)
+            else:
+                made = Network(file, classes)
+                made._learnt = learnt
+            said = {name: receipt[name] for name in ("rounds", "scores") if name in receipt}
             return made, said | (receipt.get("evaluation") or {})
         case "xclp":
             found = {} if own is None else json.loads(own)

@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-TYPES = {"F32": "<f4", "F64": "<f8", "I64": "<i8"}
+# BF16 has no type in NumPy: its arrays are float32.
+TYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
+    "I8": "i1", "U8": "u1", "BOOL": "?",
+}  # fmt: skip
 
 
 def read(data: bytes) -> dict[str, NDArray[Any]]:
@@ -18,23 +22,40 @@ def read(data: bytes) -> dict[str, NDArray[Any]]:
     tensors = {}
     for name, place in header.items():
         first, last = (8 + size + offset for offset in place["data_offsets"])
-        tensors[name] = np.frombuffer(data[first:last], TYPES[place["dtype"]]).reshape(place["shape"]).copy()
+        array = np.frombuffer(data[first:last], TYPES[place["dtype"]]).reshape(place["shape"])
+        if place["dtype"] == "BF16":
+            array = (array.astype("<u4") << 16).view("<f4")
+        tensors[name] = array.copy()
     return tensors
 
 
-def write(tensors: Mapping[str, Any]) -> bytes:
-    """Returns a file of these tensors as float32. Raises ValueError if one is not an array of numbers."""
+def typed(array: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Returns an array in a type of the format. Floats are rounded to the nearest, halves to even."""
+    if dtype != "BF16":
+        return np.ascontiguousarray(array, TYPES[dtype]).reshape(np.shape(array))
+    bits = np.ascontiguousarray(array, "<f4").view("<u4").reshape(np.shape(array))
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+    # A NaN must not become an infinity.
+    return np.where(np.isnan(np.asarray(array, "f4")), 0x7FC0, rounded).astype("<u2")
+
+
+def write(tensors: Mapping[str, Any], dtypes: Mapping[str, str] | None = None) -> bytes:
+    """Returns a file of these tensors. Raises ValueError if one is not an array of numbers.
+
+    A tensor without a type in `dtypes` becomes float32.
+    """
     header: dict[str, Any] = {}
     parts: list[bytes] = []
     at = 0
     for name, values in tensors.items():
+        dtype = (dtypes or {}).get(name, "F32")
         try:
-            # A number that does not fit a float32 becomes infinite, and the node refuses it.
+            # A number that does not fit becomes infinite, and the node refuses it.
             with np.errstate(over="ignore"):
-                array = np.ascontiguousarray(values, "<f4").reshape(np.shape(values))
+                array = typed(np.asarray(values), dtype)
         except (TypeError, ValueError) as error:
             raise ValueError(f"the trainer's {name} is not an array of numbers: {error}") from None
-        header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [at, at + array.nbytes]}
+        header[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [at, at + array.nbytes]}
         parts.append(array.tobytes())
         at += array.nbytes
     text = json.dumps(header).encode()

@@ -9,6 +9,7 @@ import numpy as np
 
 from flyswarm import _joining, _tensors
 from flyswarm._arguments import suggests
+from flyswarm._declared import tensors_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,16 @@ class FedAvg:
     Parameters
     ----------
     session : Session
-        Session of the task "fedavg". Its network determines the names and shapes of the weights.
+        Session of the task "fedavg". Its network, or its list of tensors (`declare`), determines the names
+        and shapes of the weights. If all peers' trainers have the first weights of that list, no peer needs
+        their file.
     trainer : torch.nn.Module, or an object with `get_weights`, `set_weights` and `fit`
         `get_weights()` returns a mapping of names to arrays that are float32 or can be converted to it.
         `set_weights(w)` takes a dict of names to float32 arrays. `fit(round)` trains on the rows of a
         `Round`, starting from the weights last set. It returns None or a pair (loss, accuracy): the mean
         loss of the rows in nats, and the accuracy from 0 to 1. If it returns None, the session computes
-        both from the new weights. The node calls these methods in a thread of its own, one at a time.
+        both from the new weights, if the network is a built-in one. The node calls these methods in a thread
+        of its own, one at a time.
     loss : callable or None
         Required for a torch module: a function of (scores, y) that returns a tensor with one number, the mean
         over a batch, such as `torch.nn.functional.cross_entropy`.
@@ -228,14 +232,22 @@ class FedAvg:
 
     def _asked(self):
         """Returns the arguments of `_joining.join` for this trainer."""
-        return {"trainer": calls(self.trainer), "weights": _tensors.write(self.trainer.get_weights())}
+        dtypes = {each["name"]: each["dtype"] for each in tensors_of(self.session)}
+        weights = _tensors.write(self.trainer.get_weights(), dtypes)
+        return {"trainer": calls(self.trainer, dtypes), "weights": weights}
 
     def _finished(self, joined):
-        self.trainer.set_weights({name: array.copy() for name, array in joined.estimator.weights_.items()})
+        weights = {name: array.copy() for name, array in joined.estimator.weights_.items()}
+        # The trainer has its own values of these already.
+        own = [each["name"] for each in tensors_of(self.session) if each["rule"] == "keep-own"]
+        if own:
+            kept = self.trainer.get_weights()
+            weights |= {name: kept[name] for name in own}
+        self.trainer.set_weights(weights)
         return joined
 
 
-def calls(trainer):
+def calls(trainer, dtypes=None):
     """Returns the function that the node calls each round: (order, X, y, weights) to (weights, figures)."""
 
     def train(order, X, y, weights):
@@ -250,7 +262,7 @@ def calls(trainer):
                 problem = f"fit gave {figures!r}, expected None or a pair of loss and accuracy"
                 raise TypeError(problem) from None
             figures = loss, accuracy
-        return _tensors.write(trainer.get_weights()), figures
+        return _tensors.write(trainer.get_weights(), dtypes), figures
 
     return train
 
@@ -263,12 +275,15 @@ class Module:
 
         self.torch, self.module, self.loss, self.optimizer = torch, module, loss, optimizer
         self.rng = np.random.default_rng()
+        batches = torch.nn.modules.batchnorm._BatchNorm
+        self.normalises = any(isinstance(part, batches) for part in module.modules())
 
     def get_weights(self):
-        return {name: value.detach().cpu().numpy() for name, value in self.module.state_dict().items()}
+        return weights_of(self.module)
 
     def set_weights(self, weights):
-        self.module.load_state_dict({name: self.torch.from_numpy(value) for name, value in weights.items()})
+        tensors = {name: self.torch.from_numpy(np.array(value)) for name, value in weights.items()}
+        self.module.load_state_dict(tensors)
 
     def fit(self, round):
         torch, module = self.torch, self.module
@@ -282,6 +297,9 @@ class Module:
         module.train()
         total, right, seen = 0.0, 0, 0
         for batch in round.batches(self.rng):
+            # One row has no variance to normalise by.
+            if self.normalises and len(batch) == 1:
+                continue
             batch = torch.from_numpy(batch).to(device)
             scores = module(X[batch])
             loss = self.loss(scores, y[batch])
@@ -295,4 +313,4 @@ class Module:
             total += float(loss.detach()) * len(batch)
             right += int((scores.argmax(1) == y[batch]).sum())
             seen += len(batch)
-        return total / seen, right / seen
+        return total / max(seen, 1), right / max(seen, 1)

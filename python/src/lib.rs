@@ -27,7 +27,7 @@ mod _flyswarm {
     #[pymodule_export]
     use super::model::{Counter, Model};
     #[pymodule_export]
-    use super::network::Layers;
+    use super::network::{Layers, OwnModel, declare};
     #[pymodule_export]
     use super::personal::{Datastore, best_part, folds};
     #[pymodule_export]

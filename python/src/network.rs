@@ -18,6 +18,57 @@ use crate::session::failed;
 type Labelled<'py> =
     (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<u16>>, Option<Bound<'py, PyArray1<u32>>>);
 
+/// Lists the tensors of a safetensors file for a session, as JSON, and returns its digest.
+#[pyfunction]
+pub(crate) fn declare(py: Python<'_>, file: &[u8]) -> PyResult<(String, String)> {
+    py.detach(|| flyswarm::cli::declare(file)).map_err(value)
+}
+
+/// A model that only its users can compute, as a session writes it.
+#[pyclass(frozen, module = "flyswarm._flyswarm")]
+#[derive(Debug)]
+pub(crate) struct OwnModel(flyswarm::tasks::fedavg::own::OwnModel);
+
+#[pymethods]
+impl OwnModel {
+    /// Reads a model's bytes.
+    #[staticmethod]
+    fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        let read = py.detach(|| flyswarm::tasks::fedavg::own::OwnModel::decode(bytes));
+        read.map(Self).map_err(|error| value(format!("the file {error}")))
+    }
+
+    /// Scales rows as those of the session, rows x inputs.
+    fn scale<'py>(
+        &self,
+        py: Python<'py>,
+        x: PyReadonlyArray2<'_, f32>,
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let (rows, scaler) = (x.as_array(), &self.0.scaler);
+        if rows.ncols() != scaler.features() {
+            let text = format!("rows have {} features, the model takes {}", rows.ncols(), scaler.features());
+            return Err(value(text));
+        }
+        let mut scaled = numpy::ndarray::Array2::zeros((rows.nrows(), scaler.width()));
+        for (from, mut to) in rows.rows().into_iter().zip(scaled.rows_mut()) {
+            scaler.apply(&from.to_vec(), to.as_slice_mut().unwrap_or_default());
+        }
+        Ok(scaled.into_pyarray(py))
+    }
+
+    /// Names of the classes, in the order of their indices.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.0.classes.clone()
+    }
+
+    /// SHA-256 of the file, in hexadecimal digits.
+    #[getter]
+    fn digest(&self) -> String {
+        self.0.digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// A network with its weights, as a session writes it.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]

@@ -256,7 +256,12 @@ impl Running {
             // This closes the page.
             drop(observers);
             // The error that ended the session is more important than an incomplete trace.
-            let result = result.map_err(Failure::from).and_then(|finished| Ok((finished, ended?)));
+            let failure = |error: peer::Error| match error {
+                // A fault of this peer's rows or of its trainer.
+                peer::Error::Ended { ending: peer::Ending::Own(text), .. } => Failure::Input(text),
+                other => other.into(),
+            };
+            let result = result.map_err(failure).and_then(|finished| Ok((finished, ended?)));
             let _ = tell.send(Said::End(Box::new(result)));
         });
         Ok(Self { handle, said: Mutex::new(said), raised })

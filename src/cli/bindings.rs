@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
-use flyswarm_learn::learner::{Classifier, Trained};
 use serde_json::Value;
 
 use super::dashboard::parse_address;
@@ -20,7 +19,10 @@ use crate::data::{Column, Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
 use crate::report::Page;
 use crate::session::Session;
-use crate::tasks::fedavg::trainer::{Order, Trainer, read_weights, write_weights};
+use crate::session::fields::Table;
+use crate::tasks::fedavg::tensors::{self, Values};
+use crate::tasks::fedavg::trainer::{Answer as Trained, Order, Trainer};
+use crate::tasks::fedavg::{Own, own};
 use crate::tasks::{self, OwnWishes, Rows};
 use crate::{Identity, cli};
 
@@ -158,11 +160,12 @@ pub fn own_part(
     initial: Option<&Path>,
     hold_out: Option<u8>,
 ) -> Result<Builder, Failure> {
-    let wishes = OwnWishes { file: Path::new(""), trainer: None, hold_out };
+    let wishes = OwnWishes { file: Path::new(""), trainer: None, hold_out, rounds: None };
     let build = match (initial, hold_out) {
         (Some(path), None) => {
             let spec = fedavg(session, "initial")?;
-            Some(tasks::fedavg::build(spec.clone(), None, Some(first_weights(session, spec, path)?)))
+            let initial = Some(first_weights(session, spec, path)?);
+            Some(tasks::fedavg::build(spec.clone(), Own { initial, ..Own::default() }))
         }
         (_, Some(_)) => (session.task.kind().build_own)(session, wishes, rows).map_err(Failure::Input)?,
         (None, None) => None,
@@ -181,10 +184,10 @@ fn fedavg<'a>(session: &'a Session, what: &str) -> Result<&'a tasks::FedavgSpec,
 }
 
 /// Reads the network file that the session starts from.
-fn first_weights(session: &Session, spec: &tasks::FedavgSpec, path: &Path) -> Result<Arc<[f32]>, Failure> {
+fn first_weights(session: &Session, spec: &tasks::FedavgSpec, path: &Path) -> Result<Arc<Values>, Failure> {
     let failed = |text: String| Failure::Input(format!("{}: {text}", path.display()));
-    let network = Classifier::load(path).map_err(|error| failed(error.to_string()))?;
-    tasks::fedavg::initial::weights(session, spec, &network).map_err(failed)
+    let file = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    tasks::fedavg::initial::read_file(session, spec, &file).map_err(failed)
 }
 
 /// Builds a peer of a session with the key of a file, with the same checks as `join`. A private session
@@ -205,6 +208,17 @@ pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result
 pub fn page(receipt: &Value, own: Option<&Value>, warnings: Vec<String>) -> String {
     let title = receipt["name"].as_str().unwrap_or_default();
     Page { title, receipt: Some(receipt), own, warnings, ..Page::default() }.render()
+}
+
+/// Lists the tensors of a safetensors file as a session file does: an array of tables in JSON, with the
+/// rules that are usual for their types. Also returns the digest for `fedavg.initial`.
+///
+/// # Errors
+/// [`Failure::Input`] if the file has another format or a tensor of another type.
+pub fn declare(file: &[u8]) -> Result<(String, String), Failure> {
+    let tensors = tensors::open(file).and_then(|file| file.tensors()).map_err(Failure::Input)?;
+    let tables: Vec<Value> = tensors.iter().map(|each| each.json().into()).collect();
+    Ok((Value::Array(tables).to_string(), hex::encode(own::digest(file))))
 }
 
 /// New weights as a file, and mean loss and accuracy of the rows if the trainer reports them.
@@ -228,10 +242,20 @@ pub fn trained_by(
     train: impl Fn(&str, &Dataset, &[u8]) -> Result<Answer, String> + Send + Sync + 'static,
 ) -> Result<Builder, Failure> {
     let spec = fedavg(session, "a trainer")?;
-    let network = spec.build(&session.data).map_err(|error| Failure::Input(error.to_string()))?;
-    read_weights(&network, weights).map_err(|problem| Failure::Input(format!("the trainer {problem}")))?;
-    let first = initial.map(|path| first_weights(session, spec, path)).transpose()?;
-    Ok(builder.built_by(tasks::fedavg::build(spec.clone(), Some(Arc::new(Called(train))), first)))
+    let model = spec.model(&session.data).map_err(|error| Failure::Input(error.to_string()))?;
+    let own = tensors::open(weights).and_then(|file| file.values(&model));
+    own.map_err(|problem| Failure::Input(format!("the trainer {problem}")))?;
+    let initial = match initial {
+        Some(path) => Some(first_weights(session, spec, path)?),
+        // The trainer has the first weights, so that no file is needed.
+        None if spec.initial == Some(own::digest(weights)) => {
+            let read = tasks::fedavg::initial::read_file(session, spec, weights);
+            Some(read.map_err(|problem| Failure::Input(format!("the trainer's weights: {problem}")))?)
+        }
+        None => None,
+    };
+    let own = Own { trainer: Some(Arc::new(Called(train))), initial, ..Own::default() };
+    Ok(builder.built_by(tasks::fedavg::build(spec.clone(), own)))
 }
 
 /// Trainer that calls a function.
@@ -248,9 +272,8 @@ where
     F: Fn(&str, &Dataset, &[u8]) -> Result<(Vec<u8>, Option<(f64, f64)>), String> + Send + Sync,
 {
     fn train(&self, order: &Order<'_>) -> Result<Trained, String> {
-        let start = write_weights(order.network, order.start);
-        let trained = (self.0)(&order.told().to_string(), order.rows, &start)
-            .and_then(|(weights, figures)| order.answered(read_weights(order.network, &weights)?, figures));
+        let trained = (self.0)(&order.told().to_string(), order.rows, &order.weights())
+            .and_then(|(weights, figures)| order.answered(&weights, figures));
         trained.map_err(|problem| format!("the trainer in round {} {problem}", order.round + 1))
     }
 }

@@ -34,6 +34,8 @@ use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, le
 use crate::privacy::Ratio;
 use crate::session::{Session, check_name};
 use crate::store::Store;
+use crate::tasks::fedavg::TRAINING;
+use crate::tasks::fedavg::rounds::RoundFile;
 use crate::tasks::{self, Build, OwnWishes, Rows, SessionTask, Shared, xclp};
 use files::{Files, kept_page, report};
 use personal::Personal;
@@ -231,7 +233,9 @@ impl Join {
         let data = DataArguments::new(data, self.reading.clone());
         let (mut rows, said) = load(session, kind, &data, self.label.as_ref())?;
         let (file, hold_out) = (&*self.session, self.reading.map().hold_out);
-        let wishes = OwnWishes { file, trainer: self.trainer.as_deref(), hold_out };
+        let rounds = Arc::new(RoundFile::beside(&out));
+        let kept = (rounds.path() != out).then_some(&rounds);
+        let wishes = OwnWishes { file, trainer: self.trainer.as_deref(), hold_out, rounds: kept };
         let own = session.task.kind().build_own;
         let build = own(session, wishes, &mut rows).map_err(Failure::Input)?;
         let name = data.name();
@@ -239,7 +243,10 @@ impl Join {
             personal.data = Some(data);
         }
         let contribution = Contribution { rows, name, said, out, budget, build, personal };
-        self.run_with(place, Some(contribution), receipt)
+        let ended = self.run_with(place, Some(contribution), receipt, &rounds);
+        // The thread of a trainer may still wait for it.
+        tasks::end_programs();
+        ended
     }
 
     /// Helps the others without rows.
@@ -253,7 +260,8 @@ impl Join {
         let named = || PathBuf::from(format!("{}.receipt.json", place.session.name));
         let receipt = self.out.clone().unwrap_or_else(named);
         self.writable(&[&receipt, &report(&receipt)])?;
-        self.run_with(place, None, receipt)
+        let rounds = RoundFile::beside(&receipt);
+        self.run_with(place, None, receipt, &rounds)
     }
 
     /// Checks that the options on the budget fit the session, and returns the budget.
@@ -311,10 +319,22 @@ impl Join {
         place: Place,
         contribution: Option<Contribution>,
         receipt: PathBuf,
+        rounds: &RoundFile,
     ) -> Result<(), Failure> {
         let progress = Progress::new(self.json);
         let result = self.drive(place, contribution, receipt, &progress);
         progress.finish();
+        let result = match (result, rounds.told()) {
+            (Ok(()), _) => {
+                rounds.remove();
+                Ok(())
+            }
+            (Err(Failure::Session(text)), Some(told)) => Err(Failure::Session(format!("{text}; {told}"))),
+            (Err(Failure::Interrupted(text)), Some(told)) => {
+                Err(Failure::Interrupted(format!("{text}; {told}")))
+            }
+            (failed, _) => failed,
+        };
         if let (Err(failure), Progress::Json) = (&result, &progress) {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }
@@ -477,7 +497,9 @@ impl From<peer::Error> for Failure {
     fn from(error: peer::Error) -> Self {
         let text = error.to_string();
         match error {
-            peer::Error::Ended { ending: peer::Ending::Own(_), .. } => Self::Input(text),
+            peer::Error::Ended { ending: peer::Ending::Own(own), .. } if !own.starts_with(TRAINING) => {
+                Self::Input(text)
+            }
             peer::Error::Ended { .. } => Self::Session(text),
             peer::Error::Environment(_) => Self::Environment(text),
             peer::Error::Ledger(error) => match *error {

@@ -16,6 +16,8 @@
 //! **Order.** `PeerUp` is queued before the handler starts to read, and the gate for frames is shut
 //! before `PeerLost` is queued ([`super::link`]). Both happen only here, so they alternate.
 
+mod tell;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -42,7 +44,6 @@ use super::gate::{Gate, ip_of};
 use super::handler::{Handler, Report, Tell};
 use super::link::{Link, Traffic};
 use super::observe::is_node;
-use super::probe::Questions;
 use super::{Config, Event, PeerId};
 use crate::buffers::Buffers;
 
@@ -171,21 +172,6 @@ impl Behaviour {
         // mDNS is not authenticated, so a flood of it must not fill the caller's queue.
         if source == Source::Found && !self.events.is_crowded() {
             self.events.detail(Event::Found { peer, address: without_peer(address) });
-        }
-    }
-
-    /// Sends questions to a peer that is up.
-    pub(super) fn probe(&mut self, peer: PeerId, questions: Questions) {
-        let connections = self.peers.get(&peer).into_iter().flat_map(|entry| &entry.connections);
-        let up = connections
-            .filter(|(_, connection)| connection.up.is_some() && !connection.shut)
-            .map(|(id, _)| *id);
-        match up.last() {
-            Some(id) => {
-                let (handler, event) = (NotifyHandler::One(id), Tell::Probe(questions));
-                self.actions.push_back(ToSwarm::NotifyHandler { peer_id: peer, handler, event });
-            }
-            None => self.events.send(Event::Probed { peer, answers: Err("not connected".to_owned()) }),
         }
     }
 

@@ -79,6 +79,8 @@ pub struct NodeConfig {
     pub interpose: Option<Box<dyn Interpose>>,
     /// Peers that had no result when this peer left: it only serves them, and ends when they have it.
     pub serves: Vec<Peer>,
+    /// Returns the reason for the other peers' logs if this peer cannot finish the session.
+    pub farewell: fn(&Session, &Ending) -> Option<String>,
     /// Flag to leave; set it, then wake the driver.
     pub stop: Arc<AtomicBool>,
 }
@@ -291,6 +293,12 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
             usage.bytes_sent += driver.network.bytes_sent(id, channel);
             usage.bytes_received += driver.network.bytes_received(id, channel);
         }
+    }
+    if let Err(DriverError::Ended(ending)) = &result
+        && let Some(reason) = (plan.farewell)(session, ending)
+    {
+        // A network that has stopped has no peers to tell.
+        let _ = driver.network.send(Command::TellReason(reason));
     }
     // A peer that does not read its last frames in time is not an error.
     let _ = driver.network.shutdown(FLUSH);

@@ -36,6 +36,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::Channel;
 use super::events::EventSender;
+use super::farewell::{self, Farewell};
 use super::frame::{ReadError, Reader, Writer};
 use super::link::{Link, cost};
 use super::ping::{self, Ping};
@@ -55,6 +56,7 @@ pub(super) enum Purpose {
     Frames(Channel),
     Ping,
     Probe,
+    Leave,
 }
 
 impl AsRef<str> for Purpose {
@@ -63,6 +65,7 @@ impl AsRef<str> for Purpose {
             Self::Frames(channel) => channel.protocol(),
             Self::Ping => "/ipfs/ping/1.0.0",
             Self::Probe => probe::PROTOCOL,
+            Self::Leave => farewell::PROTOCOL,
         }
     }
 }
@@ -71,12 +74,18 @@ impl AsRef<str> for Purpose {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Negotiate(&'static [Purpose]);
 
-const ACCEPTED: &[Purpose] =
-    &[Purpose::Frames(Channel::Control), Purpose::Frames(Channel::Bulk), Purpose::Ping, Purpose::Probe];
+const ACCEPTED: &[Purpose] = &[
+    Purpose::Frames(Channel::Control),
+    Purpose::Frames(Channel::Bulk),
+    Purpose::Ping,
+    Purpose::Probe,
+    Purpose::Leave,
+];
 const CONTROL: &[Purpose] = &[Purpose::Frames(Channel::Control)];
 const BULK: &[Purpose] = &[Purpose::Frames(Channel::Bulk)];
 const PING: &[Purpose] = &[Purpose::Ping];
 const PROBE: &[Purpose] = &[Purpose::Probe];
+const LEAVE: &[Purpose] = &[Purpose::Leave];
 
 impl UpgradeInfo for Negotiate {
     type Info = Purpose;
@@ -116,6 +125,8 @@ pub(super) enum Tell {
     Choose,
     /// Send these questions to the peer.
     Probe(Questions),
+    /// Send this reason to the peer before the end.
+    Leave(String),
 }
 
 /// A message of a handler to the behaviour.
@@ -186,6 +197,7 @@ pub(super) struct Handler {
     incoming: [Option<Incoming>; 2],
     ping: Ping,
     probes: Probes,
+    farewell: Farewell,
     about: Bytes,
     remote: Option<IpAddr>,
     tick: Interval,
@@ -218,6 +230,7 @@ impl Handler {
             incoming: [None, None],
             ping: Ping::new(now),
             probes: Probes::default(),
+            farewell: Farewell::default(),
             about,
             remote,
             tick,
@@ -257,6 +270,7 @@ impl Handler {
         let channel = match purpose {
             Purpose::Frames(channel) => channel,
             Purpose::Ping => return self.ping.accepted(stream),
+            Purpose::Leave => return self.farewell.accepted(stream),
             Purpose::Probe => {
                 // A second one at a time, or one too many, is dropped, which resets it.
                 if self.probes.answering.is_none() && self.probes.answered < probe::MAX_PROBES {
@@ -280,6 +294,7 @@ impl Handler {
     fn opened(&mut self, purpose: Purpose, stream: Stream) {
         match purpose {
             Purpose::Ping => self.ping.opened(stream, Instant::now()),
+            Purpose::Leave => self.farewell.opened(stream),
             Purpose::Probe => {
                 if let Some(questions) = self.probes.to_ask.take() {
                     self.probes.asking = Some(probe::ask(stream, questions).boxed());
@@ -339,7 +354,8 @@ impl Handler {
         let peer_ended = self.incoming.iter().flatten().all(|incoming| incoming.ended);
         let we_ended = self.outgoing.iter().flatten().all(|outgoing| outgoing.ended);
         if peer_ended && (we_ended || !finishing) {
-            return Err(ReadError::Broken("closed by the peer".to_owned()));
+            let reason = self.farewell.heard().map(|reason| format!("it left: {reason}"));
+            return Err(ReadError::Broken(reason.unwrap_or_else(|| "closed by the peer".to_owned())));
         }
         Ok(())
     }
@@ -445,6 +461,10 @@ impl ConnectionHandler for Handler {
                     self.to_open.push_back(PROBE);
                 }
             }
+            Tell::Leave(reason) => {
+                self.farewell.say(reason);
+                self.to_open.push_back(LEAVE);
+            }
         }
     }
 
@@ -472,7 +492,9 @@ impl ConnectionHandler for Handler {
                     StreamUpgradeError::Io(error) => error.to_string(),
                     StreamUpgradeError::Apply(never) => match never {},
                 };
-                if failed.info == Purpose::Probe {
+                if failed.info == Purpose::Leave {
+                    self.farewell.refused();
+                } else if failed.info == Purpose::Probe {
                     self.probes.to_ask = None;
                     self.reports.push_back(Report::Probed(Err(why)));
                 } else {
@@ -494,7 +516,9 @@ impl ConnectionHandler for Handler {
                 Err(reason) => self.fault(false, reason),
             }
             self.pump_probes(cx);
+            self.farewell.poll(cx);
             let (verdict, finishing) = self.link.watch(cx.waker());
+            let finishing = finishing && !self.farewell.is_saying();
             if let Some(reason) = verdict {
                 self.fault(false, reason);
             }

@@ -52,6 +52,7 @@ pub(super) enum Order {
     Ban(PeerId),
     LeaveOut(PeerId),
     Probe(PeerId, Questions),
+    Reason(String),
     /// Flush for at most this long, then end.
     ShutDown(Duration),
 }
@@ -254,6 +255,7 @@ fn run(
                     Some(Order::Ban(peer)) => swarm.behaviour_mut().peers.ban(peer),
                     Some(Order::LeaveOut(peer)) => swarm.behaviour_mut().peers.leave_out(peer),
                     Some(Order::Probe(peer, questions)) => swarm.behaviour_mut().peers.probe(peer, questions),
+                    Some(Order::Reason(reason)) => swarm.behaviour_mut().peers.tell_reason(&reason),
                     Some(Order::ShutDown(within)) => {
                         deadline = Some(Instant::now() + within);
                         swarm.behaviour_mut().peers.finish();

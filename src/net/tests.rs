@@ -409,6 +409,24 @@ fn leave(mut a: Node, mut b: Node) {
 }
 
 #[test]
+fn a_peer_that_leaves_for_a_reason_tells_it_before_it_ends() {
+    for (small, reason, heard) in [
+        (95, "training failed: no answer", "it left: training failed: no answer".to_owned()),
+        (97, "a line\nand \u{1b}[31m colours", "it left: a line and  [31m colours".to_owned()),
+        (99, &*"x".repeat(2000), format!("it left: {}", "x".repeat(291))),
+    ] {
+        let (mut a, mut b) = pair(small, small + 1);
+        a.send(b.peer, Channel::Bulk, frame(b"last", vec![0; 256 * KIB]));
+        a.network().send(Command::TellReason(reason.to_owned())).expect("always taken");
+        let network = a.network.take().expect("running");
+        let leaving = std::thread::spawn(move || network.shutdown(PATIENCE));
+        assert_eq!(b.wait_frame().2.header, &b"last"[..], "frames before the end are not lost");
+        assert_eq!(b.wait_lost(a.peer), heard);
+        assert_eq!(leaving.join().expect("ends"), [], "everything was read");
+    }
+}
+
+#[test]
 fn a_shutdown_ends_at_its_deadline_and_names_who_did_not_read() {
     let (mut a, b) = pair(37, 38);
     for _ in 0..60 {

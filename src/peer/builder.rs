@@ -20,9 +20,11 @@ use crate::memory;
 use crate::net::NetworkKey;
 use crate::net::driver::{self, DriverError, Interpose, NodeConfig, Trace};
 use crate::net::metrics::Metrics;
+use crate::node::Ending;
 use crate::protocol::context::Context;
 use crate::session::Session;
 use crate::store::{Pin, Store};
+use crate::tasks::fedavg::TRAINING;
 use crate::tasks::{self, Build, History, Labels, Outcome, Protected, Rows, SessionTask, Task};
 use flyswarm_data::notices::{self, Notice};
 
@@ -340,12 +342,22 @@ impl Builder {
             trace: self.trace,
             interpose,
             serves,
+            farewell,
             stop: Arc::default(),
         };
         let result = (!witness).then_some(result);
         let (save, keep) = (self.save, self.keep);
         node::start(config, node::Plan { result, rows, columns, odd, metrics, save, keep }).await
     }
+}
+
+/// Returns the reason for the other peers' logs if the training of this peer has failed; in a private session
+/// without details. Other errors stay here, because they may contain values of rows.
+fn farewell(session: &Session, ending: &Ending) -> Option<String> {
+    let Ending::Own(text) = ending else { return None };
+    let private = session.privacy.noise.is_some();
+    let told = if private { TRAINING.trim_end_matches(": ") } else { text };
+    text.starts_with(TRAINING).then(|| told.to_owned())
 }
 
 /// Time for which a restarted peer waits for the peers that it serves: one hour.
@@ -447,4 +459,32 @@ fn serve(ctx: &Context, address: SocketAddr) -> Result<(Metrics, Server), Error>
         .serve(address)
         .map_err(|error| Error::Environment(format!("metrics at {address}: {error}")))?;
     Ok((metrics, bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_others_read_that_training_has_failed_and_no_other_error_of_a_peer() {
+        let session = |privacy: &str| {
+            let mut keys: Vec<_> = (1..=5).map(|seed| Identity::from_seed([seed; 32]).public()).collect();
+            keys.sort_unstable();
+            let peer = |(at, key)| format!("[[roster]]\nname = \"p{at}\"\npeer_id = \"{key}\"\n");
+            let roster: String = keys.iter().enumerate().map(peer).collect();
+            let text = format!(
+                "name = \"s\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\ncreated = 2026-11-22T16:05:06Z\n\
+                 task = \"fedavg\"\n[data]\nfeatures = 3\nclasses = [\"a\", \"b\"]\n[fedavg]\nrounds = 3\n\
+                 weighting = \"equal\"\nclip = 1.0\n{privacy}{roster}"
+            );
+            Session::parse(&text).unwrap()
+        };
+        let (exact, private) = (session(""), session("[privacy]\nepsilon = 60.5\ndelta = 1e-7\n"));
+        let failed = Ending::Own(format!("{TRAINING}the trainer in round 3: it has ended"));
+        let told = farewell(&exact, &failed);
+        assert_eq!(told.as_deref(), Some("training failed: the trainer in round 3: it has ended"));
+        assert_eq!(farewell(&private, &failed).as_deref(), Some("training failed"));
+        assert_eq!(farewell(&exact, &Ending::Own("7 rows with a label are too few".into())), None);
+        assert_eq!(farewell(&exact, &Ending::Refused(format!("{TRAINING}by others"))), None);
+    }
 }

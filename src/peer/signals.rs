@@ -13,6 +13,7 @@ pub fn leave_on_signals(handle: Handle) {
             let signal = signals.next();
             // A closed terminal may send SIGHUP twice.
             if handle.leave() && signal == Signal::End {
+                crate::tasks::end_programs();
                 std::process::exit(130);
             }
         }

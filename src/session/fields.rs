@@ -30,6 +30,16 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
     }
 }
 
+/// A table in a list of tables.
+pub(crate) trait Table: Sized {
+    /// Reads one. The error is one line for the user.
+    fn read(table: &Map<String, Value>) -> Result<Self, String>;
+    /// Returns the canonical value.
+    fn encode(&self) -> Vec<u8>;
+    /// Returns the fields, as for [`Table::read`].
+    fn json(&self) -> Map<String, Value>;
+}
+
 /// Kind of a field of `S`.
 pub(crate) enum Kind<S> {
     /// A whole number.
@@ -44,6 +54,12 @@ pub(crate) enum Kind<S> {
     List { limit: Limit, get: fn(&S) -> &[u32], set: fn(&mut S, Vec<u32>) },
     /// Names without spaces.
     Names { get: fn(&S) -> &[String], set: fn(&mut S, Vec<String>) },
+    /// Tables. File and id omit an empty list.
+    Tables {
+        read: fn(&mut S, &[Map<String, Value>]) -> Result<(), String>,
+        encode: fn(&S) -> Vec<Vec<u8>>,
+        json: fn(&S) -> Vec<Map<String, Value>>,
+    },
     /// A digest, in hexadecimal digits. File and id omit a missing digest.
     Digest { get: fn(&S) -> Option<[u8; 32]>, set: fn(&mut S, [u8; 32]) },
 }
@@ -120,6 +136,17 @@ macro_rules! fields {
             set: |of, value| of.$($path).+ = value,
         }
     };
+    (@tables $name:expr; $($path:ident).+;) => {
+        $crate::session::fields::Kind::Tables {
+            read: |of, tables| {
+                let read = tables.iter().map($crate::session::fields::Table::read);
+                of.$($path).+ = read.collect::<Result<_, _>>()?;
+                Ok(())
+            },
+            encode: |of| of.$($path).+.iter().map($crate::session::fields::Table::encode).collect(),
+            json: |of| of.$($path).+.iter().map($crate::session::fields::Table::json).collect(),
+        }
+    };
     (@digest $name:expr; $($path:ident).+;) => {
         $crate::session::fields::Kind::Digest {
             get: |of| of.$($path).+,
@@ -160,6 +187,11 @@ impl<S> Row<S> {
                 .collect::<Result<_, _>>()
                 .map(|numbers| set(to, numbers)),
             Kind::Names { set, .. } => Ok(Vec::deserialize(value).map(|value| set(to, value))?),
+            Kind::Tables { read, .. } => {
+                let tables = Vec::<Map<String, Value>>::deserialize(value)?;
+                read(to, &tables).map_err(|text| D::Error::custom(format!("{}: {text}", self.name)))?;
+                Ok(())
+            }
             Kind::Digest { set, .. } => {
                 bytes(self.name, &String::deserialize(value)?).map(|digest| set(to, digest))
             }
@@ -175,7 +207,11 @@ impl<S> Row<S> {
             Kind::List { limit, get, .. } => {
                 get(of).iter().try_for_each(|&number| limit.check::<u64>(number).map(drop))
             }
-            Kind::Flag { .. } | Kind::Word { .. } | Kind::Names { .. } | Kind::Digest { .. } => Ok(()),
+            Kind::Flag { .. }
+            | Kind::Word { .. }
+            | Kind::Names { .. }
+            | Kind::Tables { .. }
+            | Kind::Digest { .. } => Ok(()),
         }
     }
 
@@ -192,6 +228,10 @@ impl<S> Row<S> {
                 encoding::list(numbers.iter().map(Vec::as_slice))
             }
             Kind::Names { get, .. } => encoding::text(&get(of).join(" ")),
+            Kind::Tables { encode, .. } => {
+                let tables = Some(encode(of)).filter(|tables| !tables.is_empty())?;
+                encoding::list(tables.iter().map(Vec::as_slice))
+            }
             Kind::Digest { get, .. } => get(of)?.to_vec(),
         })
     }
@@ -207,6 +247,10 @@ impl<S> Row<S> {
                 Some(get(of)).filter(|list| !list.is_empty()).map(|list| format!("{list:?}"))?
             }
             Kind::Names { get, .. } => list(get(of)),
+            Kind::Tables { json, .. } => {
+                let tables = Some(json(of)).filter(|tables| !tables.is_empty())?;
+                format!("[\n{}]", tables.iter().map(inline).collect::<String>())
+            }
             Kind::Digest { get, .. } => quoted(&hex::encode(get(of)?)),
         })
     }
@@ -219,9 +263,19 @@ impl<S> Row<S> {
             Kind::Word { get, .. } => json!(get(of)),
             Kind::List { get, .. } => json!(get(of)),
             Kind::Names { get, .. } => json!(get(of)),
+            Kind::Tables { json, .. } => json!(json(of)),
             Kind::Digest { get, .. } => json!(get(of).map(hex::encode)),
         }
     }
+}
+
+/// Formats a table as one line of TOML.
+fn inline(table: &Map<String, Value>) -> String {
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name} = {}", quoted(text)),
+        other => format!("{name} = {other}"),
+    };
+    format!("    {{ {} }},\n", table.iter().map(field).collect::<Vec<_>>().join(", "))
 }
 
 /// Formats names as "expected one of `a`, `b`".

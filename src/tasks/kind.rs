@@ -63,6 +63,8 @@ pub struct OwnWishes<'a> {
     pub trainer: Option<&'a str>,
     /// Percent of the labels that the peer keeps back from the session.
     pub hold_out: Option<u8>,
+    /// Files in which a task that trains in rounds keeps the weights of the last round.
+    pub rounds: Option<&'a std::sync::Arc<super::fedavg::rounds::RoundFile>>,
 }
 
 impl OwnWishes<'_> {

@@ -118,6 +118,7 @@ impl SimulatedPeer {
             trace: None,
             interpose: Some(Box::new(switches.node(&ctx)?)),
             serves: Vec::new(),
+            farewell: |_, _| None,
             stop: Arc::new(AtomicBool::new(false)),
         };
         let slot = |slot: u32| ctx.plan.get(slot as usize).map(|aggregate| &*aggregate.name);

@@ -15,7 +15,7 @@ mod train;
 
 pub use augment::Augment;
 pub(crate) use classifier::looks_like;
-pub use classifier::{Classifier, ClassifierError};
+pub use classifier::{Classifier, ClassifierError, scaler_metadata, scaler_of_metadata};
 pub use network::{Architecture, Batch, Network, NetworkError, Tape, Tensor, surprise};
 pub use pseudo::{PseudoLabels, class_weights, shares};
 pub use train::{Schedule, Settings, Trained, clip_update, train, train_halves};

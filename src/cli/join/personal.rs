@@ -24,6 +24,10 @@ impl Personal {
         if !session.task.is::<crate::tasks::FedavgSpec>() {
             return Err(Failure::Input(format!("--personalise: not with the task {}", session.task)));
         }
+        if session.task.get::<crate::tasks::FedavgSpec>().is_some_and(crate::tasks::FedavgSpec::is_own) {
+            let text = "--personalise: fedavg.network is \"own\", a model that this program cannot compute";
+            return Err(Failure::Input(text.into()));
+        }
         let out = network.with_extension("personal");
         if out == network {
             let text = format!("--out {}: the personal model is written there", network.display());

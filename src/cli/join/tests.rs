@@ -24,7 +24,7 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
     let data = Dataset::new(2, values, Vec::new(), Vec::new()).unwrap();
     let mut rows = Rows { labels: vec![None; 8], ..Rows::new(Arc::new(data)) };
     let told = |session: &Session, rows: &mut Rows| {
-        let wishes = OwnWishes { file: Path::new("s.toml"), trainer: None, hold_out: Some(50) };
+        let wishes = OwnWishes { file: Path::new("s.toml"), trainer: None, hold_out: Some(50), rounds: None };
         (session.task.kind().build_own)(session, wishes, rows).err()
     };
     let refused = "hold_out in the map file: with the task flynn the session file decides what is held out";
@@ -47,7 +47,7 @@ fn the_network_that_a_session_starts_from_is_the_one_beside_its_file_with_that_d
     let file = |name: &str| folder.path().join(name);
     let made = |session: &Session, trainer: Option<&str>| {
         let data = Dataset::new(2, vec![0.0; 2], Vec::new(), Vec::new()).unwrap();
-        let wishes = OwnWishes { file: &file("s.toml"), trainer, hold_out: None };
+        let wishes = OwnWishes { file: &file("s.toml"), trainer, hold_out: None, rounds: None };
         let made = (session.task.kind().build_own)(session, wishes, &mut Rows::new(Arc::new(data)));
         made.map(|build| build.is_some())
     };

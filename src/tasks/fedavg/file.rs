@@ -1,15 +1,22 @@
 //! The files of a network and of a personal model, as `flyswarm inspect` shows them.
 
+use super::own::{self, OwnModel};
 use flyswarm_learn::learner::Classifier;
 use flyswarm_learn::personal::PersonalModel;
 use serde_json::json;
 
 use crate::tasks::{Contents, ResultFile};
 
-/// File types: a network, and the personal model that `flyswarm personalise` makes from one.
+/// File types: a network, the personal model that `flyswarm personalise` makes from one, and a model that
+/// only its users can compute.
 pub(super) const FILES: &[ResultFile] = &[
     ResultFile { name: "a network", recognised: Classifier::looks_like, contents: Some(network) },
     ResultFile { name: "a personal model", recognised: PersonalModel::looks_like, contents: Some(personal) },
+    ResultFile {
+        name: "a model of your own",
+        recognised: OwnModel::looks_like,
+        contents: Some(own::contents),
+    },
 ];
 
 /// Reads the contents of a personal model's file.

@@ -1,15 +1,21 @@
 //! Checks of the network file whose weights a session starts from (spec, section "Task fedavg",
 //! *Network*).
 
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use flyswarm_data::prepare::{ColumnSpec, Kind, TableSchema};
 use flyswarm_learn::learner::{Architecture, Classifier};
 
+use super::own;
+use super::tensors::{self, Values};
+
 use crate::session::Session;
 use crate::tasks::FedavgSpec;
 
+/// Longest file that is looked at, in bytes.
+const MAX_FILE: u64 = 1 << 30;
 /// Error text if the first weights are missing.
 pub(super) const MISSING: &str = "fedavg.initial: the session starts from a network file, and none was given";
 
@@ -22,20 +28,21 @@ pub(super) fn beside(
     file: &Path,
     session: &Session,
     spec: &FedavgSpec,
-) -> Result<Option<Arc<[f32]>>, String> {
+) -> Result<Option<Arc<Values>>, String> {
     let Some(wanted) = &spec.initial else { return Ok(None) };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|ending| ending != "safetensors") {
+        let named = |ending: &std::ffi::OsStr| ending == "safetensors" || ending == "round";
+        if !path.extension().is_some_and(named) {
             continue;
         }
-        // Another program may have written the file of that name.
-        let Ok(network) = Classifier::load(&path) else { continue };
-        if network.digest() == *wanted {
-            let weights = weights(session, spec, &network).map(Some);
-            return weights.map_err(|text| format!("{}: {text}", path.display()));
+        let mut file = Vec::new();
+        let read = std::fs::File::open(&path).and_then(|open| open.take(MAX_FILE).read_to_end(&mut file));
+        if read.is_ok() && own::digest(&file) == *wanted {
+            let values = read_file(session, spec, &file).map(Some);
+            return values.map_err(|text| format!("{}: {text}", path.display()));
         }
     }
     Err(format!(
@@ -47,6 +54,23 @@ pub(super) fn beside(
     ))
 }
 
+/// Checks a file that the session may start from, and returns its weights.
+///
+/// # Errors
+/// Returns one line, without the name of the file.
+pub(crate) fn read_file(session: &Session, spec: &FedavgSpec, file: &[u8]) -> Result<Arc<Values>, String> {
+    if !spec.is_own() {
+        let network = Classifier::decode(file).map_err(|error| error.to_string())?;
+        return weights(session, spec, &network);
+    }
+    let (found, wanted) = (own::digest(file), spec.initial.unwrap_or_default());
+    if found != wanted {
+        let (found, wanted) = (hex::encode(found), hex::encode(wanted));
+        return Err(format!("fedavg.initial is {wanted}, the file has {found}"));
+    }
+    Ok(Arc::new(tensors::open(file)?.values(&spec.tensors)?))
+}
+
 /// Checks a network that the session may start from, and returns its weights.
 ///
 /// # Errors
@@ -55,7 +79,7 @@ pub(crate) fn weights(
     session: &Session,
     spec: &FedavgSpec,
     network: &Classifier,
-) -> Result<Arc<[f32]>, String> {
+) -> Result<Arc<Values>, String> {
     let Some(digest) = spec.initial else {
         return Err("the session file has no fedavg.initial: its first weights are drawn".into());
     };
@@ -106,13 +130,13 @@ pub(crate) fn weights(
             return differs(&field, &format!("{:?}", ours.kind), &format!("{:?}", theirs.kind));
         }
     }
-    Ok(network.weights().into())
+    Ok(Arc::new(Values { averaged: network.weights().to_vec(), others: Vec::new() }))
 }
 
 /// Returns the fields of a session file that describe a network, with their values.
 fn parts(architecture: &Architecture) -> [(&'static str, String); 4] {
     let (image, filters, hidden) = match architecture {
-        Architecture::Logistic => (None, None, Vec::new()),
+        Architecture::Logistic | Architecture::Own => (None, None, Vec::new()),
         Architecture::Perceptron { hidden } => (None, None, hidden.clone()),
         Architecture::Convolutional { image, filters, hidden } => (Some(image), Some(filters), vec![*hidden]),
     };

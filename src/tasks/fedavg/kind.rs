@@ -4,9 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::rounds::RoundFile;
+use super::tensors::{self, TensorSpec, Values};
 use super::trainer::Trainer;
-use super::{Fedavg, Plan, compare, file, initial, spec};
+use super::{Fedavg, Plan, compare, file, initial, own, spec};
 use crate::data::Dataset;
+use crate::session::fields::Table;
 use crate::session::{Section, Session, SessionError};
 use crate::tasks::new::EPSILON;
 use crate::tasks::{
@@ -17,7 +20,9 @@ use flyswarm_learn::learner::Classifier;
 /// Rows of a peer below which the usual rounds have only few steps (docs/quality.md, "Which task for
 /// which table").
 const FEW_ROWS: usize = 500;
-
+/// Error text if a peer has no trainer for a model of the users' own.
+const NO_TRAINER: &str = "fedavg.network is \"own\": the session trains a model that only its users know; join \
+                          with --trainer COMMAND (docs/networks.md), or in Python with flyswarm.FedAvg";
 /// Percent of each peer's rows that `session new` holds out, as with the task `flynn`.
 const HELD_OUT: i64 = 20;
 
@@ -28,6 +33,11 @@ pub static KIND: TaskKind = TaskKind {
         spec::NETWORK[0],
         spec::NETWORK[1],
         spec::NETWORK[2],
+        TaskOption::own(
+            "tensors",
+            "FILE",
+            "Train this model, of any kind: a safetensors file with its first weights, which every peer needs",
+        ),
         TaskOption::own(
             "initial",
             "FILE",
@@ -52,6 +62,27 @@ pub static KIND: TaskKind = TaskKind {
 };
 
 fn fill(new: &mut NewFile) -> Result<(), SessionError> {
+    if let Some(path) = new.option("tensors") {
+        let field = format!("--tensors {path}");
+        let refused = |text: String| SessionError::value(&field, text, "a file of the weights of a model");
+        if new.option("initial").is_some() {
+            return Err(refused("given with --initial".into()));
+        }
+        let file = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let tensors = tensors::open(&file).and_then(|file| file.tensors()).map_err(refused)?;
+        let first = tensors.iter().filter(|each| !each.is_averaged()).count();
+        new.said.push(format!(
+            "{} tensors; {first} of them, whose numbers are whole, keep their first values. Each peer needs \
+             {path} next to the session file",
+            tensors.len()
+        ));
+        let table = |each: &TensorSpec| toml::Value::try_from(each.json());
+        let tables = tensors.iter().map(table).collect::<Result<Vec<_>, _>>();
+        new.propose("fedavg.network", "own");
+        new.propose("fedavg.tensors", tables.map_err(|error| refused(error.to_string()))?);
+        new.propose("fedavg.initial", hex::encode(own::digest(&file)));
+        new.propose("fedavg.held_out", 0);
+    }
     if let Some(path) = new.option("initial").map(Path::new) {
         let refused = |text: String| {
             SessionError::value(format!("--initial {}", path.display()), text, "a network of the task fedavg")
@@ -99,13 +130,17 @@ pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
 fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<Option<Build>, String> {
     OwnWishes { trainer: None, ..wishes }.refuse(session)?;
     let Some(spec) = session.task.get::<FedavgSpec>() else { return Ok(None) };
-    let weights = initial::beside(wishes.file, session, spec)?;
-    let limit = Duration::from_millis(session.timing.compute_ms);
+    let initial = initial::beside(wishes.file, session, spec)?;
+    // The line of the node's own limit has neither the trainer nor the round, so this limit comes first.
+    let limit = session.timing.compute_ms - (session.timing.compute_ms / 10).min(5_000);
     let start = |command| {
-        super::subprocess::Subprocess::start(command, limit).map(|made| Arc::new(made) as Arc<dyn Trainer>)
+        let made = super::subprocess::Subprocess::start(command, Duration::from_millis(limit));
+        made.map(|made| Arc::new(made) as Arc<dyn Trainer>)
     };
     let trainer = wishes.trainer.map(start).transpose()?;
-    Ok((trainer.is_some() || weights.is_some()).then(|| build(spec.clone(), trainer, weights)))
+    let kept = wishes.rounds.cloned();
+    let usual = trainer.is_none() && initial.is_none() && kept.is_none();
+    Ok((!usual).then(|| build(spec.clone(), Own { trainer, initial, kept })))
 }
 
 /// Returns the built-in task with these parameters.
@@ -120,25 +155,35 @@ pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
         extension: "safetensors",
         labels: Labels::All,
         witnesses: false,
-        build: build(spec, None, None),
+        build: build(spec, Own::default()),
     }
 }
 
-/// Makes a peer's task. `trainer` trains for it, if given. `initial` has the first weights if the
-/// session names a network file.
-pub(crate) fn build(
-    spec: FedavgSpec,
-    trainer: Option<Arc<dyn Trainer>>,
-    initial: Option<Arc<[f32]>>,
-) -> Build {
+/// A peer's own part in its task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Own {
+    /// Trains for the peer instead of the built-in learner.
+    pub(crate) trainer: Option<Arc<dyn Trainer>>,
+    /// First weights, if the session names a file.
+    pub(crate) initial: Option<Arc<Values>>,
+    /// Files of the last round.
+    pub(crate) kept: Option<Arc<RoundFile>>,
+}
+
+/// Makes a peer's task.
+pub(crate) fn build(spec: FedavgSpec, own: Own) -> Build {
     Box::new(move |session, me, rows, _| {
-        if spec.initial.is_some() && initial.is_none() {
+        if spec.initial.is_some() && own.initial.is_none() {
             return Err(initial::MISSING.into());
+        }
+        if spec.is_own() && own.trainer.is_none() {
+            return Err(NO_TRAINER.into());
         }
         let task = Fedavg::new(session, spec.clone(), me, rows.data);
         let mut task = task.map_err(|error| error.to_string())?;
-        task.trainer.clone_from(&trainer);
-        task.plan.initial.clone_from(&initial);
+        task.trainer.clone_from(&own.trainer);
+        task.kept.clone_from(&own.kept);
+        task.plan.initial.clone_from(&own.initial);
         task.plan.preparation = rows.preparation.or(task.plan.preparation);
         Ok(Arc::new(task))
     })

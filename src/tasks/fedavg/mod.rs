@@ -31,23 +31,26 @@ mod evaluate;
 mod file;
 pub(crate) mod initial;
 mod kind;
+mod learn;
+pub mod own;
 mod plan;
 mod private;
+pub mod rounds;
 pub(crate) mod spec;
 #[cfg(all(feature = "cli", feature = "net"))]
 pub(crate) mod subprocess;
+pub(crate) mod tensors;
 pub(crate) mod trainer;
 mod words;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
-use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape, Trained, clip_update, train};
+use flyswarm_learn::learner::{Batch, ClassifierError, PseudoLabels, Tape};
 use serde_json::{Map, Value, json};
 
 use super::common::holders::{self, HOLDERS};
 use super::{History, Outcome, RowUse, Rows, Task, Work};
-use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::groups;
 use crate::data::split::{self, Split, train_test};
@@ -61,11 +64,15 @@ pub use best::Best;
 use flyswarm_data::Borrowed;
 use flyswarm_data::scaling::{ColumnSums, ScalingError};
 pub use kind::KIND;
-pub(crate) use kind::{build, built_in, note};
+pub(crate) use kind::{Own, build, built_in, note};
 pub(crate) use plan::Plan;
-use trainer::{Order, Trainer};
+use rounds::RoundFile;
+use trainer::Trainer;
 use words::{Figures, ONE, WordsError, mean_word};
 
+/// Begin of the error of a peer whose training has failed: its input was not wrong, and the other peers
+/// may know the reason.
+pub(crate) const TRAINING: &str = "training failed: ";
 /// Slot of `rows`.
 const ROWS: u32 = 2;
 /// Reason why a peer's rows are in no round.
@@ -84,6 +91,10 @@ pub(crate) struct Fedavg {
     others: Option<Dataset>,
     /// The user's trainer; `None` for the built-in learner.
     trainer: Option<Arc<dyn Trainer>>,
+    /// This peer's values of the tensors that are not averaged, once it has trained.
+    own: Mutex<Option<Vec<Bytes>>>,
+    /// Files of the common weights of the last round and of `own`.
+    pub(super) kept: Option<Arc<RoundFile>>,
     /// This peer's scaled rows, once the slots before the first round are committed.
     prepared: OnceLock<Prepared>,
 }
@@ -118,9 +129,9 @@ pub(crate) enum FedavgError {
     /// The session's network does not fit its rows.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The peer's own trainer has failed.
-    #[error("{0}")]
-    Trainer(String),
+    /// The peer's own training has failed.
+    #[error("{TRAINING}{0}")]
+    Training(String),
     /// The weights do not form a valid model.
     #[error("{0}")]
     Classifier(#[from] ClassifierError),
@@ -187,7 +198,8 @@ impl Fedavg {
     }
 
     fn with(plan: Plan, me: Peer, data: Arc<Dataset>, others: Option<Dataset>) -> Self {
-        Self { plan, me, data, others, trainer: None, prepared: OnceLock::new() }
+        let (own, prepared) = (Mutex::default(), OnceLock::new());
+        Self { plan, me, data, others, trainer: None, own, kept: None, prepared }
     }
 
     /// Returns the labels of the rows that this peer trains on, labelled rows first.
@@ -295,47 +307,11 @@ impl Fedavg {
         // The start weights are not kept next to the trained ones, because networks may be large.
         let start = plan.weights(slot, history)?;
         let tested = self.test(held.as_ref(), &start);
-        let trained = self.learn(slot, round, history, found, start)?;
+        let mut trained = self.learn(slot, round, history, found, start)?;
         let figures = figures_of(trained.seen, tested);
+        plan.scale(&mut trained.weights, true);
+        self.check_range(round, figures.loss, &trained.weights, &carried.curve)?;
         Ok(layout.write(Some((&trained.weights, figures)), share, self.own(), &carried)?)
-    }
-
-    /// Trains from the start weights of a round.
-    fn learn(
-        &self,
-        slot: u32,
-        round: u32,
-        history: &History,
-        found: Option<&LabelledRows>,
-        start: Vec<f32>,
-    ) -> Result<Trained, FedavgError> {
-        let plan = &self.plan;
-        let rows = &self.prepared(history)?.train;
-        let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-        let settings = plan.settings(round);
-        let mut trained = match &self.trainer {
-            Some(trainer) => {
-                let (network, rounds) = (&plan.network, plan.spec.rounds);
-                let order = Order { network, round, rounds, start: &start, rows, settings };
-                trainer.train(&order).map_err(FedavgError::Trainer)?
-            }
-            None => {
-                let place = [&self.me.0.to_le_bytes()[..], &slot.to_le_bytes()].concat();
-                let mut stream = Stream::new(&seed, "fedavg/batches", &place);
-                let network = &plan.network;
-                match found {
-                    Some(LabelledRows { labels, class_weights }) => {
-                        let points = self.points(history)?;
-                        labels.train(network, start, points.view(), class_weights, &settings, &mut stream)
-                    }
-                    None => train(network, start, rows.view(), rows.labels(), None, &settings, &mut stream),
-                }
-            }
-        };
-        if plan.spec.clip > 0.0 {
-            clip_update(&plan.weights(slot, history)?, &mut trained.weights, plan.spec.clip);
-        }
-        Ok(trained)
     }
 
     /// Evaluates weights on the rows that this peer holds out; empty if it holds none out.
@@ -507,6 +483,13 @@ impl Task for Fedavg {
         let Some(opened) = history.vector(slot).filter(|_| self.plan.round(slot).is_some()) else {
             return Map::new();
         };
+        let round = slot - self.plan.first();
+        if let Some(kept) = self.kept.as_ref().filter(|_| !self.plan.closes(slot, history))
+            && let Ok(file) =
+                self.plan.made(round + 1, history).and_then(|made| self.plan.file(made, history))
+        {
+            kept.write(round + 1, file);
+        }
         if self.plan.noise.is_some() {
             return Map::new();
         }
@@ -536,6 +519,9 @@ impl Task for Fedavg {
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<Outcome, String> {
         let make = || -> Result<Outcome, FedavgError> {
+            if self.plan.spec.is_own() {
+                return self.own_outcome(history);
+            }
             let classifier = self.plan.classifier(history)?;
             let judged = self.plan.judged(history).ok_or(FedavgError::Closed("the last round"))?;
             let result = self.plan.result(&judged);

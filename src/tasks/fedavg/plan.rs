@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use super::super::History;
 use super::super::common::{columns, holders};
 use super::best::Best;
+use super::tensors::{TensorSpec, USUAL_RANGE, Values};
 use super::words::{self, Carried, Figures, Layout, ONE, mean};
-use super::{FedavgError, RESERVE, ROWS, initial};
+use super::{FedavgError, RESERVE, ROWS, initial, own};
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
 use crate::data::deal::shuffle;
@@ -27,12 +28,15 @@ use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling};
 pub(crate) struct Plan {
     pub(super) session: Session,
     pub(super) spec: FedavgSpec,
+    /// Network of this program; without layers if the model is the users' own.
     pub(in crate::tasks) network: Network,
+    /// The model: what a round averages, and what it does not.
+    pub(super) tensors: Arc<[TensorSpec]>,
     scaling: Scaling,
     /// Preparation of a table into rows, if the session describes one.
     pub(super) preparation: Option<Arc<TableSchema>>,
-    /// The first weights, if the session names a network file.
-    pub(super) initial: Option<Arc<[f32]>>,
+    /// The first weights, if the session names a file of them.
+    pub(super) initial: Option<Arc<Values>>,
     /// Noise of a private session, which opens only its rounds.
     pub(super) noise: Option<RoundNoise>,
     /// Number of first rounds whose weights do not count for a `patience`.
@@ -46,9 +50,10 @@ impl Plan {
     /// [`FedavgError::Session`] if the session was not checked and its network does not fit.
     pub(crate) fn new(session: Session, spec: FedavgSpec) -> Result<Self, FedavgError> {
         let network = spec.build(&session.data)?;
+        let tensors = spec.model(&session.data)?.into();
         let (scaling, preparation) = (session.data.scaling.of_rows(), session.data.preparation.clone());
         let noise = spec.noise(&session);
-        Ok(Self { session, spec, network, scaling, preparation, initial: None, noise, uncounted: 0 })
+        Ok(Self { session, spec, network, tensors, scaling, preparation, initial: None, noise, uncounted: 0 })
     }
 
     /// Returns the sums of columns that the session opens.
@@ -60,7 +65,28 @@ impl Plan {
         let figures = if self.noise.is_some() { 0 } else { words::FIGURES };
         let classes = self.session.data.classes.len();
         let predictions = if self.spec.patience > 0 { Sums::length(classes, true) } else { 0 };
-        Layout { weights: self.network.weights(), figures, rounds: self.spec.rounds as usize, predictions }
+        let weights = self.spans().map(|(count, _)| count).sum();
+        Layout { weights, figures, rounds: self.spec.rounds as usize, predictions }
+    }
+
+    /// Returns the number of weights of each averaged tensor, and its range.
+    fn spans(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.tensors.iter().filter(|each| each.is_averaged()).map(|each| (each.count(), each.range))
+    }
+
+    /// Multiplies the weights of each tensor by a power of two: to the range of the words (`out`), or back.
+    /// Only numbers too small for a word lose digits.
+    #[expect(clippy::cast_possible_truncation, reason = "a power of two")]
+    pub(super) fn scale(&self, weights: &mut [f32], out: bool) {
+        let mut rest = weights;
+        for (count, range) in self.spans() {
+            let (own, after) = rest.split_at_mut(count.min(rest.len()));
+            let factor = if out { USUAL_RANGE / range } else { range / USUAL_RANGE };
+            if range != USUAL_RANGE {
+                own.iter_mut().for_each(|weight| *weight = (f64::from(*weight) * factor) as f32);
+            }
+            rest = after;
+        }
     }
 
     /// Returns the slot of `rows`. A private session does not reveal the classes of each peer.
@@ -73,7 +99,13 @@ impl Plan {
         self.rows() + 1 + u32::from(self.opens_moments().is_some())
     }
 
-    /// Returns the slot of `scores`. A private session has none: there it is the end of the plan.
+    /// Returns whether the last weights are tested: not in a private session, and not if only the peers'
+    /// trainers know the model.
+    pub(super) fn has_scores(&self) -> bool {
+        self.noise.is_none() && !self.spec.is_own()
+    }
+
+    /// Returns the slot of `scores`. A session without it ends there.
     pub(super) fn last(&self) -> u32 {
         self.first() + self.spec.rounds
     }
@@ -121,7 +153,7 @@ impl Plan {
             Aggregate { kind: kind.clone(), ..Aggregate::exact(&name, 4, words, is, reveals) }
         };
         plan.extend((1..=self.spec.rounds).map(round));
-        if self.noise.is_none() {
+        if self.has_scores() {
             let reveals = "loss and accuracy of the last network over all rows with a label";
             let words = words::FIGURES as u64 + 1;
             plan.push(Aggregate::exact("scores", 4, words, "quality of the network", reveals));
@@ -237,12 +269,14 @@ impl Plan {
             let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
             return self.first_weights(&seed);
         }
-        Ok(self.layout().weights(self.opened(slot - 1, "the round before", history)?))
+        let mut weights = self.layout().weights(self.opened(slot - 1, "the round before", history)?);
+        self.scale(&mut weights, false);
+        Ok(weights)
     }
 
     fn first_weights(&self, seed: &[u8; 32]) -> Result<Vec<f32>, FedavgError> {
         match (&self.initial, self.spec.initial) {
-            (Some(weights), _) => Ok(weights.to_vec()),
+            (Some(values), _) => Ok(values.averaged.clone()),
             (None, Some(_)) => Err(FedavgError::Data(initial::MISSING.into())),
             (None, None) => Ok(self.network.initial(seed)),
         }
@@ -322,6 +356,16 @@ impl Plan {
             Some(positive) => made.with_positive(positive)?,
             None => made,
         })
+    }
+
+    /// Returns the file of these weights.
+    pub(super) fn file(&self, weights: Vec<f32>, history: &History) -> Result<Vec<u8>, FedavgError> {
+        let scaler = self.scaler(history)?;
+        if !self.spec.is_own() {
+            return Ok(self.with_weights(scaler, weights)?.encode());
+        }
+        let others = self.initial.as_ref().map_or_else(Vec::new, |first| first.others.clone());
+        Ok(own::encode(self, &scaler, &Values { averaged: weights, others }))
     }
 
     pub(super) fn with_weights(&self, scaler: Scaler, weights: Vec<f32>) -> Result<Classifier, FedavgError> {

@@ -4,12 +4,13 @@ mod noise;
 
 use std::fmt::{self, Write};
 
-use flyswarm_learn::learner::{Architecture, Augment, Network, Schedule};
+use flyswarm_learn::learner::{Architecture, Augment, Network, Schedule, Tensor};
 use serde_json::Value;
 
 pub use noise::RoundNoise;
 pub(crate) use noise::{MOST_WEIGHT, WHOLE_SHARE, forecast};
 
+use super::tensors::{self, Dtype, Rule, TensorSpec, USUAL_RANGE};
 use crate::session::encoding::Field;
 use crate::session::fields::{self, Row, Word};
 use crate::session::rules::{self, Limit};
@@ -36,6 +37,7 @@ enum Shape {
     Logistic,
     Mlp,
     Cnn,
+    Own,
 }
 
 /// Weight of a member in the mean.
@@ -49,7 +51,7 @@ pub enum Weighting {
 
 impl Word for Shape {
     const WORDS: &'static [(&'static str, Self)] =
-        &[("logistic", Self::Logistic), ("mlp", Self::Mlp), ("cnn", Self::Cnn)];
+        &[("logistic", Self::Logistic), ("mlp", Self::Mlp), ("cnn", Self::Cnn), ("own", Self::Own)];
 }
 
 impl Word for Weighting {
@@ -103,8 +105,12 @@ pub struct FedavgSpec {
     /// Channels, height and width of a row, if it is an image: one channel after the other, line by
     /// line.
     pub image: Option<[u32; 3]>,
-    /// Digest of the network file with the first weights; `None`, the default: the coin draws them.
+    /// Digest of the file with the first weights; `None`, the default: the coin draws them.
     pub initial: Option<[u8; 32]>,
+    /// Weights are less than this in magnitude: a power of two. Default 16.
+    pub range: f64,
+    /// The tensors of a model of the users' own ([`Architecture::Own`]); otherwise none.
+    pub tensors: Vec<TensorSpec>,
 }
 
 /// The parameters, with the network as the section `[fedavg]` describes it.
@@ -118,8 +124,9 @@ struct Section {
 
 static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
     network at shape: word(Shape),
-        "\"logistic\" (regression), \"mlp\" (`hidden`: units of each hidden layer) or \"cnn\" (`filters` \
-         of three convolutions, then a hidden layer).";
+        "\"logistic\" (regression), \"mlp\" (`hidden`: units of each hidden layer), \"cnn\" (`filters` of \
+         three convolutions, then a hidden layer) or \"own\" (`tensors`: any model, which each peer trains \
+         with its own trainer).";
     hidden at hidden: list(1, 1 << 20), "";
     filters at filters: list(1, 4096), "";
     image at image: list(1, 65_536), "Channels, height and width of a row.";
@@ -152,6 +159,12 @@ static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
          labels.";
     initial at spec.initial: digest,
         "Digest of the network that the session starts from; its file is next to this one.";
+    range at spec.range: number(f64::MIN_POSITIVE, f64::MAX, "a power of two, 2^-20 to 2^40"),
+        "Weights are less than `range` in magnitude: a power of two. The sums of a round are as exact as \
+         range / 2^31.";
+    tensors at spec.tensors: tables,
+        "The tensors of the model. Each round averages those with the rule \"average\"; a peer keeps its own \
+         values with \"keep-own\"; with \"first\" they stay those of the file in `initial`.";
 };
 
 /// Most hidden layers.
@@ -181,6 +194,8 @@ impl Default for FedavgSpec {
             shift: 0,
             image: None,
             initial: None,
+            range: USUAL_RANGE,
+            tensors: Vec::new(),
         }
     }
 }
@@ -204,10 +219,68 @@ impl FedavgSpec {
             .or_else(|error| refuse("fedavg.network", self.network.name(), &format!("possible: {error}")))
     }
 
-    /// Returns the number of weights of the network for rows as in `data`.
+    /// Returns the tensors that the session trains, for rows as in `data`. Those of a network of this
+    /// program are averaged.
+    ///
+    /// # Errors
+    /// As [`FedavgSpec::build`].
+    pub(crate) fn model(&self, data: &DataSpec) -> Result<Vec<TensorSpec>, SessionError> {
+        if self.is_own() {
+            return Ok(self.tensors.clone());
+        }
+        let tensor = |tensor: Tensor| TensorSpec {
+            name: tensor.name,
+            dtype: Dtype::F32,
+            shape: tensor.shape.into_iter().map(|side| u32::try_from(side).unwrap_or(u32::MAX)).collect(),
+            rule: Rule::Average,
+            range: self.range,
+        };
+        Ok(self.build(data)?.tensors().into_iter().map(tensor).collect())
+    }
+
+    /// Returns whether the peers train a model that this program does not know.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.network == Architecture::Own
+    }
+
+    /// Returns the number of averaged weights of the model for rows as in `data`.
     #[must_use]
     pub fn weights(&self, data: &DataSpec) -> usize {
-        self.build(data).map_or(0, |network| network.weights())
+        let tensors = self.model(data).unwrap_or_default();
+        tensors.iter().filter(|each| each.is_averaged()).map(TensorSpec::count).sum()
+    }
+
+    /// Checks the tensors of a model of the users' own, and the range.
+    fn check_model(&self) -> Result<(), SessionError> {
+        if !tensors::is_range(self.range) {
+            return refuse("fedavg.range", self.range, "a power of two, 2^-20 to 2^40");
+        }
+        if !self.is_own() {
+            return match self.tensors.len() {
+                0 => Ok(()),
+                count => {
+                    let field = "the length of fedavg.tensors";
+                    refuse(field, count, "0, unless fedavg.network is \"own\"")
+                }
+            };
+        }
+        if let Err(problem) = tensors::check(&self.tensors) {
+            return refuse("fedavg.tensors", problem, "a list that the peers can train (docs/networks.md)");
+        }
+        // Only the trainers can predict with the model, and the coin cannot draw its first weights.
+        let own = "with fedavg.network = \"own\"";
+        if self.initial.is_none() {
+            return refuse("fedavg.initial", "missing", &format!("given {own}: the file of first weights"));
+        }
+        if self.held_out > 0 {
+            let limit = format!("0 {own}: its trainers hold rows out themselves");
+            return refuse("fedavg.held_out", self.held_out, &limit);
+        }
+        if self.flip || self.shift > 0 {
+            return refuse("fedavg.flip", "given", &format!("left out {own}, as fedavg.shift"));
+        }
+        Ok(())
     }
 
     /// Returns the random changes to images.
@@ -224,6 +297,7 @@ impl FedavgSpec {
             Architecture::Convolutional { filters, hidden, .. } => {
                 (Shape::Cnn, vec![*hidden], filters.to_vec())
             }
+            Architecture::Own => (Shape::Own, Vec::new(), Vec::new()),
         };
         Section {
             shape,
@@ -272,6 +346,7 @@ impl Spec for FedavgSpec {
             return refuse("data.densify", true, "false with the task fedavg");
         }
         fields::check(FIELDS, &self.section())?;
+        self.check_model()?;
         if self.patience > 0 && self.held_out == 0 {
             return refuse("fedavg.held_out", 0, "above 0 if there is a fedavg.patience");
         }
@@ -310,8 +385,10 @@ impl Spec for FedavgSpec {
         Release::Rounds
     }
 
+    /// The usual range is not part of the session's id, as in files from before there were others.
     fn entries(&self) -> Vec<Field> {
-        fields::entries(FIELDS, &self.section())
+        let entries = fields::entries(FIELDS, &self.section()).into_iter();
+        entries.filter(|(name, _)| *name != "fedavg.range" || self.range != USUAL_RANGE).collect()
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
@@ -333,7 +410,13 @@ impl Spec for FedavgSpec {
             steps => format!("{steps} steps"),
         };
         let mut lines = vec![
-            ("network", format!("{}, {weights} weights", self.network.name())),
+            (
+                "network",
+                match self.tensors.len() {
+                    0 => format!("{}, {weights} weights", self.network.name()),
+                    count => format!("a model of {count} tensors, {weights} weights are averaged"),
+                },
+            ),
             ("rounds", format!("{}, each of {often} in batches of {}", self.rounds, self.batch)),
             (
                 "steps",
@@ -347,6 +430,7 @@ impl Spec for FedavgSpec {
             ),
         ];
         let options = [
+            (self.range != USUAL_RANGE, format!("weights are less than {} in magnitude", self.range)),
             (self.proximal > 0.0, format!("FedProx with mu {}", self.proximal)),
             (self.clip > 0.0, format!("updates of at most {}", self.clip)),
             (self.members < 1.0, format!("{} of the members train in a round", self.members)),
@@ -365,14 +449,16 @@ impl Spec for FedavgSpec {
 impl Section {
     /// Resolves the parameters; `given` are the fields that the file has.
     fn resolve(self, given: &[&str]) -> Result<FedavgSpec, SessionError> {
-        let Self { shape, hidden, filters, image, spec } = self;
+        let Self { shape, hidden, filters, image, mut spec } = self;
         let has = |name: &str| given.contains(&name);
         let image = has("image").then(|| numbers("fedavg.image", &image)).transpose()?;
         let network = match shape {
-            Shape::Logistic if has("hidden") => {
-                return refuse("fedavg.hidden", "given", "left out with the network logistic");
+            Shape::Logistic | Shape::Own if has("hidden") => {
+                let limit = format!("left out with the network {}", shape.word());
+                return refuse("fedavg.hidden", "given", &limit);
             }
             Shape::Logistic => Architecture::Logistic,
+            Shape::Own => Architecture::Own,
             Shape::Mlp => {
                 Architecture::Perceptron { hidden: if has("hidden") { hidden } else { vec![CNN.1] } }
             }
@@ -387,6 +473,14 @@ impl Section {
         };
         if has("filters") && shape != Shape::Cnn {
             return refuse("fedavg.filters", "given", "left out unless the network is cnn");
+        }
+        for tensor in &mut spec.tensors {
+            // So that two files with the same meaning have the same id.
+            tensor.range = match tensor.range {
+                _ if !tensor.is_averaged() => 0.0,
+                0.0 => spec.range,
+                range => range,
+            };
         }
         Ok(FedavgSpec { network, image, ..spec })
     }

@@ -1,53 +1,76 @@
 //! `join --trainer COMMAND`: the user's own program trains instead of the built-in learner.
 //!
-//! For each round, the program gets one line of JSON on standard input and answers with one line. Rows
-//! and weights lie in a folder that only this user can open (`docs/networks.md`). The command comes from
-//! the command line alone: a session file, which another person has written, cannot start programs here.
+//! For each round, the program gets one line of JSON on standard input and writes one line to the pipe
+//! that FLYSWARM_ANSWERS names. Its standard output is the user's: it goes to standard error of this
+//! program. Rows and weights lie in a folder that only this user can open (`docs/networks.md`). The command
+//! comes from the command line alone: a session file, which another person has written, cannot start
+//! programs here.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use flyswarm_learn::learner::Trained;
 use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::trainer::{Order, Trainer, read_weights, write_rows, write_weights};
+use super::trainer::{Answer, Order, Trainer, write_rows};
 
 /// Longest line of an answer, in bytes.
 const MAX_LINE: u64 = 1 << 16;
+/// Longest header of a file of weights, in bytes.
+const MAX_HEADER: u64 = 1 << 24;
+/// Time between two looks at whether the program still runs.
+const LOOK: Duration = Duration::from_millis(20);
+/// Name of the variable that names the folder. It also marks every process that the program has started.
+const FOLDER: &str = "FLYSWARM_FOLDER";
 
 /// A program that trains.
 #[derive(Debug)]
 pub(crate) struct Subprocess {
     limit: Duration,
-    folder: TempDir,
+    /// Its place in [`STARTED`].
+    folder: PathBuf,
     running: Mutex<Running>,
 }
 
 #[derive(Debug)]
 struct Running {
-    child: Child,
     orders: ChildStdin,
     answers: Receiver<String>,
     has_rows: bool,
 }
 
-/// Answer of the program.
+/// Programs that were started and not ended, with their folders: on an interrupt, the thread that waits
+/// for an answer must not decide when they end.
+static STARTED: Mutex<Vec<(Child, TempDir)>> = Mutex::new(Vec::new());
+
+fn started() -> MutexGuard<'static, Vec<(Child, TempDir)>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The line that the program writes when it has trained.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+struct Line {
     round: u32,
     rows: usize,
     /// Mean cross-entropy of its rows, nats.
-    loss: f64,
+    loss: Number,
     /// Fraction of its rows whose class was predicted correctly.
     accuracy: f64,
+}
+
+/// A number that may not be finite: Python writes `NaN` and `Infinity`, which are no JSON.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Finite(f64),
+    Other(String),
 }
 
 impl Subprocess {
@@ -55,81 +78,119 @@ impl Subprocess {
     ///
     /// # Errors
     /// Returns one line for the user.
+    #[cfg(unix)]
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Self, String> {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use std::os::unix::fs::PermissionsExt;
+        use std::os::unix::process::CommandExt;
+
         let failed = |error: std::io::Error| format!("--trainer {command}: cannot be started: {error}");
         let mut folder = tempfile::Builder::new();
-        folder.prefix("flyswarm-trainer-");
         // By default the folder would be open to all users.
-        #[cfg(unix)]
-        let owner = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        #[cfg(unix)]
-        folder.permissions(owner);
+        folder.prefix("flyswarm-trainer-").permissions(fs::Permissions::from_mode(0o700));
         let folder = folder.tempdir().map_err(failed)?;
+        let pipe = folder.path().join("answers");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .map_err(|error| failed(error.into()))?;
+        // Open for writing too, so that the pipe does not end when the program closes it.
+        let pipe_end = File::options().read(true).write(true).open(&pipe).map_err(failed)?;
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(command).env("FLYSWARM_FOLDER", folder.path());
+        shell.arg("-c").arg(command).env(FOLDER, folder.path()).env("FLYSWARM_ANSWERS", &pipe);
         // The shell gets its own process group, so that the processes it has started end with it.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut shell, 0);
-        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
-        let (Some(orders), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+        shell.process_group(0);
+        let mut child = shell.stdin(Stdio::piped()).stdout(std::io::stderr()).spawn().map_err(failed)?;
+        let Some(orders) = child.stdin.take() else {
             return Err(failed(std::io::ErrorKind::BrokenPipe.into()));
         };
         let (sender, answers) = channel();
         std::thread::spawn(move || {
-            let mut out = BufReader::new(out);
-            let mut line = String::new();
-            while matches!((&mut out).take(MAX_LINE).read_line(&mut line), Ok(1..)) {
-                if sender.send(std::mem::take(&mut line)).is_err() {
+            let mut out = BufReader::new(pipe_end);
+            let mut line = Vec::new();
+            while matches!((&mut out).take(MAX_LINE).read_until(b'\n', &mut line), Ok(1..)) {
+                if sender.send(String::from_utf8_lossy(&std::mem::take(&mut line)).into_owned()).is_err() {
                     break;
                 }
             }
         });
-        let running = Mutex::new(Running { child, orders, answers, has_rows: false });
-        Ok(Self { limit, folder, running })
+        let running = Mutex::new(Running { orders, answers, has_rows: false });
+        let made = Self { limit, folder: folder.path().to_owned(), running };
+        started().push((child, folder));
+        Ok(made)
+    }
+
+    /// Refuses, because the pipe for answers needs Unix.
+    #[cfg(not(unix))]
+    pub(crate) fn start(command: &str, _limit: Duration) -> Result<Self, String> {
+        Err(format!("--trainer {command}: needs Unix; in Python, flyswarm.FedAvg trains everywhere"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
-    fn ask(&self, running: &mut Running, order: &Order<'_>) -> Result<Trained, String> {
+    /// Returns how the program has ended, or `None` if it runs.
+    fn status(&self) -> Option<String> {
+        let mut started = started();
+        let Some((child, _)) = started.iter_mut().find(|(_, folder)| folder.path() == self.folder) else {
+            return Some("stopped".into());
+        };
+        match child.try_wait() {
+            Ok(None) => None,
+            Ok(Some(status)) => Some(status.to_string()),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Waits for the line of an answer.
+    fn line(&self, running: &Running) -> Result<String, String> {
+        #[allow(clippy::disallowed_methods, reason = "a program is waited for, not a peer")]
+        let until = Instant::now() + self.limit;
+        loop {
+            let ended = self.status();
+            // A program may write its answer and end: what it has written is read first.
+            match running.answers.recv_timeout(LOOK) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => return Err("its pipe for answers has ended".into()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(status) = ended {
+                return Err(format!("it has ended ({status})"));
+            }
+            #[allow(clippy::disallowed_methods, reason = "a program is waited for, not a peer")]
+            if Instant::now() >= until {
+                return Err(format!("no answer in {} s, it was stopped", self.limit.as_secs_f64()));
+            }
+        }
+    }
+
+    fn ask(&self, running: &mut Running, order: &Order<'_>) -> Result<Answer, String> {
         let write = |name: &str, bytes: Vec<u8>| {
             let path = self.path(name);
-            fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))
+            fs::write(&path, bytes).map_err(|error| match self.status() {
+                // Then its folder is gone too.
+                Some(status) => format!("it has ended ({status})"),
+                None => format!("{}: {error}", path.display()),
+            })
         };
         if !running.has_rows {
             write("rows.safetensors", write_rows(order.rows))?;
             running.has_rows = true;
         }
-        write("weights.safetensors", write_weights(order.network, order.start))?;
+        write("weights.safetensors", order.weights())?;
         let answer = self.path("answer.safetensors");
-        // The answer of another round is not valid for this one.
+        // The answer of another round is not valid for this one, and neither is a line that came late.
         let _ = fs::remove_file(&answer);
+        while running.answers.try_recv().is_ok() {}
         let mut line = order.told();
-        line["folder"] = json!(self.folder.path());
+        line["folder"] = json!(self.folder);
         // A write error means that the program has ended; this is handled below.
         let _ = writeln!(running.orders, "{line}").and_then(|()| running.orders.flush());
-        let line = match running.answers.recv_timeout(self.limit) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => {
-                return Err(format!("no answer in {} s, it was stopped", self.limit.as_secs_f64()));
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                // The program may have closed its output but still run: it gets a moment to end by
-                // itself.
-                for _ in 0..25 {
-                    if !matches!(running.child.try_wait(), Ok(None)) {
-                        break;
-                    }
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                end(&mut running.child);
-                let status =
-                    running.child.wait().map_or("status unknown".to_owned(), |status| status.to_string());
-                return Err(format!("it has ended ({status})"));
-            }
-        };
-        let said: Answer = serde_json::from_str(&line).map_err(|error| {
+        let line = self.line(running)?;
+        // Python writes NaN and Infinity, which are no JSON.
+        let plain = ["-Infinity", "Infinity", "NaN"]
+            .iter()
+            .fold(line.clone(), |line, word| line.replace(&format!(": {word}"), &format!(": \"{word}\"")));
+        let said: Line = serde_json::from_str(&plain).map_err(|error| {
             format!("the answer {:?}: {error}", line.trim_end().chars().take(80).collect::<String>())
         })?;
         let (rows, round) = (order.rows.rows(), order.round + 1);
@@ -139,24 +200,26 @@ impl Subprocess {
                 said.round, said.rows
             ));
         }
-        // The names of the tensors fit in a header of 64 KiB.
-        let most = 4 * order.network.weights() as u64 + (1 << 17);
+        let loss = match said.loss {
+            Number::Finite(loss) => loss,
+            Number::Other(text) => text.parse().unwrap_or(f64::NAN),
+        };
+        let most = order.weights().len() as u64 + MAX_HEADER;
         let mut bytes = Vec::new();
-        fs::File::open(&answer)
+        File::open(&answer)
             .and_then(|file| file.take(most).read_to_end(&mut bytes))
             .map_err(|error| format!("answer.safetensors: {error}"))?;
-        let weights =
-            read_weights(order.network, &bytes).map_err(|problem| format!("answer.safetensors {problem}"))?;
-        order.answered(weights, Some((said.loss, said.accuracy)))
+        order.answered(&bytes, Some((loss, said.accuracy))).map_err(|problem| {
+            if problem.starts_with("gave ") { problem } else { format!("answer.safetensors {problem}") }
+        })
     }
 }
 
 impl Trainer for Subprocess {
-    fn train(&self, order: &Order<'_>) -> Result<Trained, String> {
+    fn train(&self, order: &Order<'_>) -> Result<Answer, String> {
         let mut running = self.running.lock().map_err(|_| "the trainer: a thread has failed".to_owned())?;
-        let trained = self.ask(&mut running, order);
-        trained.map_err(|problem| {
-            end(&mut running.child);
+        self.ask(&mut running, order).map_err(|problem| {
+            end(|folder| folder == self.folder);
             format!("the trainer in round {}: {problem}", order.round + 1)
         })
     }
@@ -164,27 +227,65 @@ impl Trainer for Subprocess {
 
 impl Drop for Subprocess {
     fn drop(&mut self) {
-        if let Ok(running) = self.running.get_mut() {
-            end(&mut running.child);
-            let _ = running.child.wait();
-        }
+        end(|folder| folder == self.folder);
     }
 }
 
-/// Ends the program and the processes that it has started. A program that has already ended is not an
-/// error.
-fn end(child: &mut Child) {
-    // After the wait, another process may have got its number.
-    if !matches!(child.try_wait(), Ok(None)) {
-        return;
+/// Ends all programs of this process that train, with all that they have started, and removes their
+/// folders.
+pub(crate) fn end_all() {
+    end(|_| true);
+}
+
+/// Ends the programs of these folders.
+fn end(which: impl Fn(&Path) -> bool) {
+    let ended: Vec<_> = {
+        let mut started = started();
+        started.extract_if(.., |(_, folder)| which(folder.path())).collect()
+    };
+    for (mut child, folder) in ended {
+        // After the wait, another process may have got its number.
+        if matches!(child.try_wait(), Ok(None)) {
+            #[cfg(unix)]
+            let _ = rustix::process::kill_process_group(
+                rustix::process::Pid::from_child(&child),
+                rustix::process::Signal::KILL,
+            );
+            #[cfg(not(unix))]
+            let _ = child.kill();
+        }
+        end_marked(folder.path());
+        let _ = child.wait();
+        // The folder is removed here.
+        drop(folder);
     }
-    #[cfg(unix)]
-    let _ = rustix::process::kill_process_group(
-        rustix::process::Pid::from_child(child),
-        rustix::process::Signal::KILL,
-    );
-    #[cfg(not(unix))]
-    let _ = child.kill();
+}
+
+/// Ends the processes that have this folder in their environment: the program's children that have left
+/// its process group, or outlived it. Needs `/proc`; elsewhere such a process stays.
+fn end_marked(folder: &Path) {
+    let mark = [FOLDER.as_bytes(), b"=", folder.as_os_str().as_encoded_bytes(), b"\0"].concat();
+    // A process may start another while this one reads the list.
+    for _ in 0..3 {
+        let Ok(processes) = fs::read_dir("/proc") else { return };
+        let mut found = false;
+        for process in processes.flatten() {
+            let id = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(id) = id.filter(|&id| id.cast_unsigned() != std::process::id()) else { continue };
+            let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+            if !environment.windows(mark.len()).any(|part| part == mark) {
+                continue;
+            }
+            found = true;
+            #[cfg(unix)]
+            if let Some(id) = rustix::process::Pid::from_raw(id) {
+                let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+            }
+        }
+        if !found {
+            return;
+        }
+    }
 }
 
 #[cfg(all(test, unix))]

@@ -5,15 +5,18 @@
 mod early;
 mod evaluate;
 mod grouped;
+mod own_model;
+mod own_trainer;
 mod private;
 
 use flyswarm_data::prepare::{ColumnSpec, Kind, TableSchema};
-use flyswarm_learn::learner::{Classifier, Settings, Trained};
+use flyswarm_learn::learner::{Classifier, Settings, Trained, clip_update, train};
 use proptest::prelude::*;
 
 use super::words::{Carried, LIMIT, Layout, mean};
 use super::*;
 use crate::crypto::identity::Identity;
+use crate::crypto::stream::Stream;
 use crate::data::deal::shuffle;
 use crate::data::digits::digits;
 use crate::data::split::Rows as SplitRows;
@@ -304,50 +307,6 @@ proptest! {
     }
 }
 
-/// Trains like the built-in learner, for the peer of this number. It fails in the given round, if any.
-#[derive(Debug)]
-struct Own(u16, Option<u32>);
-
-impl Trainer for Own {
-    fn train(&self, order: &Order<'_>) -> Result<Trained, String> {
-        if self.1 == Some(order.round) {
-            return Err("the trainer in round 2: it has ended".into());
-        }
-        let place = [&self.0.to_le_bytes()[..], &(order.round + 3).to_le_bytes()].concat();
-        let mut stream = Stream::new(&COIN, "fedavg/batches", &place);
-        let (rows, labels) = (order.rows.view(), order.rows.labels());
-        Ok(train(order.network, order.start.to_vec(), rows, labels, None, &order.settings, &mut stream))
-    }
-}
-
-#[test]
-fn a_trainer_gets_what_the_built_in_learner_gets_and_its_failure_is_told_by_its_peer_alone() {
-    let session = session(5, "rounds = 3\nheld_out = 20\nclip = 0.5");
-    let parts = parts(5);
-    let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
-    let with = |fails| {
-        let mut tasks = tasks(&session, &parts);
-        tasks[2].trainer = Some(Arc::new(Own(2, fails)));
-        tasks
-    };
-    let usual = federated(&tasks(&session, &parts), everybody).unwrap();
-    let own = federated(&with(None), everybody).unwrap();
-    assert_eq!(
-        (3..6).map(|slot| own.vector(slot)).collect::<Vec<_>>(),
-        (3..6).map(|slot| usual.vector(slot)).collect::<Vec<_>>()
-    );
-    let error = federated(&with(Some(1)), everybody).unwrap_err();
-    assert_eq!(error, "the trainer in round 2: it has ended");
-    // The others continue without it.
-    let members = members(5, (2, 4), (9, 0));
-    let history = federated(&with(Some(1)), &members).unwrap();
-    let plan = &tasks(&session, &parts)[0].plan;
-    assert_eq!(
-        bits(&plan.weights(6, &history).unwrap()),
-        bits(&plain(&session, &COIN, &parts, &members, false))
-    );
-}
-
 /// Runs five peers in the simulator: one crashes at this stage of the second round, and is away for
 /// `away_s`.
 fn crashed(session: &Session, parts: &[Arc<Dataset>], stage: &str, away_s: u32) -> Swarm {
@@ -416,7 +375,9 @@ fn weights_out_of_range_and_nan_are_refused_by_name_before_anything_is_sent() {
     let wild = session(5, lines);
     let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
     let error = federated(&tasks(&wild, &parts(5)), everybody).unwrap_err();
-    assert!(error.starts_with("weight ") && error.contains("must be between -16 and 16"), "{error}");
+    assert!(error.starts_with("training failed: dense") && error.contains("after round "), "{error}");
+    assert!(error.contains("beyond +-16; training diverges (loss of the last rounds: "), "{error}");
+    assert!(error.ends_with("); try fedavg.rate = 1 in a new session"), "{error}");
     let layout = Layout { weights: 2, figures: words::FIGURES, rounds: 1, predictions: 0 };
     let write =
         |weight: f32| layout.write(Some((&[0.0, weight], Figures::default())), ONE, 1, &Carried::default());

@@ -29,8 +29,8 @@ use super::fedavg::spec::NETWORK;
 use super::fedavg::{self, Fedavg, LabelledRows};
 use super::xclp::{self, Xclp};
 use super::{
-    BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, RowUse, Rows, Shared, Task, TaskKind, TaskOption,
-    Work,
+    Build, BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, OwnWishes, RowUse, Rows, Shared, Task,
+    TaskKind, TaskOption, Work,
 };
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
@@ -170,6 +170,7 @@ pub static KIND: TaskKind = TaskKind {
             "Propagate labels again after this number of rounds [default: 10]",
         ),
     ],
+    build_own,
     fill,
     evaluation_note: |session| session.task.get().map(|spec: &FedavgXclpSpec| fedavg::note(&spec.fedavg)),
     compare: compare::worth,
@@ -187,6 +188,20 @@ pub static KIND: TaskKind = TaskKind {
 fn fill(new: &mut NewFile) -> Result<(), SessionError> {
     new.propose("data.scaling", "standard");
     Ok(())
+}
+
+/// Makes a peer's task that keeps the weights of each round.
+fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<Option<Build>, String> {
+    wishes.refuse(session)?;
+    let (Some(spec), Some(kept)) = (session.task.get::<FedavgXclpSpec>().cloned(), wishes.rounds.cloned())
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Box::new(move |session, me, rows, secret| {
+        let mut made = FedavgXclp::new(session, &spec, me, &rows, secret)?;
+        made.fedavg.kept = Some(kept.clone());
+        Ok(Arc::new(made))
+    })))
 }
 
 /// Returns the built-in task with these parameters.

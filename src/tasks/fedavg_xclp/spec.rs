@@ -99,6 +99,10 @@ impl Spec for FedavgXclpSpec {
     }
 
     fn check(&self, session: &Session) -> Result<(), SessionError> {
+        if self.fedavg.is_own() {
+            let limit = "a network of this program with the task fedavg-xclp".to_owned();
+            return Err(SessionError::value("fedavg.network", "\"own\"", limit));
+        }
         self.fedavg.check(session)?;
         self.xclp.check(session)?;
         if self.xclp.balance {

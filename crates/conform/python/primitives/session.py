@@ -8,6 +8,7 @@ import math
 import re
 import struct
 import tomllib
+import unicodedata
 from typing import NamedTuple
 
 from . import Refused
@@ -131,7 +132,7 @@ class Session:
             "sketch": "hash rows range open_distances pairwise active chosen temperature",
             "pseudo_labels": "after refresh",
             "fedavg": "network hidden filters image rounds epochs steps batch rate schedule momentum weight_decay proximal clip members "
-            "weighting held_out patience flip shift initial",
+            "weighting held_out patience flip shift initial range tensors",
             "custom": "name bytes",
             "privacy": "min_contributors collusion_threshold epsilon delta top mode colluders unit group_rows",
             "timing": " ".join(name for name in self.TIMING if name != "max_views"),
@@ -311,6 +312,8 @@ class Session:
                 rounds, clip, share = self.fedavg["rounds"], self.fedavg["clip"], 2**27 // self.min_peers
                 need(self.fedavg["weighting"] == "equal" and self.fedavg["held_out"] == 0, "fedavg")
                 need(0.001 <= clip <= 4, "fedavg.clip")
+                averaged = [each["range"] for each in self.fedavg["tensors"] if each["rule"] == "average"]
+                need(all(span == 16 for span in [self.fedavg["range"], *averaged]), "fedavg.range")
                 parties = self.min_peers - privacy.get("colluders", 1)
                 rho, variance = noise_of_members(epsilon, privacy["delta"], rounds, math.floor(clip * share), parties)
                 need(variance <= 2**54 and 10 * math.sqrt(variance * p) <= (8 - clip) * 2**27, "epsilon")
@@ -504,6 +507,8 @@ class Session:
                     parts = {"points": peers + classes, "computed": 9 * peers, "labelled": 1, "counts": classes}
                     plan += [(f"{part}-{number}", 4, words) for part, words in parts.items()]
                 plan.append((f"round-{r + 1}", 4, length))
+            if self.fedavg["network"] == "own":
+                return plan
             return [*plan, ("scores", 4, 5), *self.only(out, ("predictions", 8, predicted))]
         words = self.rows * self.span
         if self.mode is not None and self.task == "sketch":
@@ -537,7 +542,7 @@ class Session:
             "network": "logistic", "hidden": [], "filters": [], "image": [], "rounds": 20, "epochs": 1, "steps": 0,
             "batch": 32, "rate": 0.05, "schedule": "cosine", "momentum": 0.9, "weight_decay": 1e-4, "proximal": 0.0,
             "clip": 0.0, "members": 1.0, "weighting": "rows", "held_out": 0, "flip": False, "shift": 0,
-            "initial": None, "patience": 0,
+            "initial": None, "patience": 0, "range": 16.0, "tensors": [],
         }
         network = table.get("network", "logistic")
         own |= {"mlp": {"hidden": [128]}, "cnn": {"hidden": [128], "filters": [16, 32, 32]}}.get(network, {})
@@ -555,13 +560,42 @@ class Session:
         need(all(size >= 1 for name in ("hidden", "filters", "image") for size in own[name]), "fedavg")
         hidden, filters, image = len(own["hidden"]), len(own["filters"]), len(own["image"])
         shapes = {"logistic": hidden == filters == 0, "mlp": 1 <= hidden <= 8 and filters == 0, "cnn": (hidden, filters, image) == (1, 3, 3)}
+        shapes["own"] = hidden == filters == 0
         need(shapes.get(network, False) and image in (0, 3), "network")
+        self.check_tensors(own)
         need(image or not own["flip"] and own["shift"] == 0, "image")
         if image:
             channels, height, width = own["image"]
             need(channels * height * width == self.features, "image")
             need(own["shift"] < min(height, width) and (network != "cnn" or min(height, width) >= 8), "image")
         return own
+
+    def check_tensors(self, own):
+        """Checks the range of weights and the tensors of a model, and gives each tensor its range."""
+        power = lambda number: math.frexp(number)[0] == 0.5 and -20 <= math.frexp(number)[1] - 1 <= 40
+        need(power(own["range"]), "fedavg.range")
+        if own["network"] != "own":
+            return need(not own["tensors"], "fedavg.tensors")
+        need(own["initial"] and own["held_out"] == 0 and not own["flip"] and own["shift"] == 0, "fedavg")
+        need(self.task == "fedavg", "fedavg.network")
+        need(1 <= len(own["tensors"]) <= 4096, "fedavg.tensors")
+        names, tensors, averaged, others = set(), [], 0, 0
+        sizes = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+        for given in own["tensors"]:
+            need(set(given) <= {"name", "dtype", "shape", "rule", "range"}, "tensor")
+            name, dtype, shape, rule = (given[field] for field in ("name", "dtype", "shape", "rule"))
+            need(1 <= len(name.encode()) <= 256 and not any(unicodedata.category(c) == "Cc" for c in name), "tensor")
+            need(name not in names and name != "__metadata__" and dtype in sizes, "tensor")
+            need(len(shape) <= 8 and all(type(side) is int and 1 <= side < 2**32 for side in shape), "tensor")
+            need(rule in ("average", "keep-own", "first") and (rule, dtype) != ("average", "BOOL"), "tensor")
+            names.add(name)
+            span = float(given.get("range", own["range"])) if rule == "average" else 0.0
+            need(rule != "average" or power(span), "tensor")
+            count = math.prod(shape)
+            averaged, others = averaged + count * (rule == "average"), others + count * sizes[dtype] * (rule != "average")
+            tensors.append({"name": name, "dtype": dtype, "shape": shape, "rule": rule, "range": span})
+        need(1 <= averaged <= 2**24 and others <= 2**26, "fedavg.tensors")
+        own["tensors"] = tensors
 
     def fedavg_shapes(self):
         """Returns (outputs, inputs) of each matrix of the network, first to last."""
@@ -575,6 +609,8 @@ class Session:
         return [*convolutions, (own["hidden"][0], filters[2] * area), (classes, own["hidden"][0])]
 
     def fedavg_weights(self):
+        if self.fedavg["network"] == "own":
+            return sum(math.prod(each["shape"]) for each in self.fedavg["tensors"] if each["rule"] == "average")
         return sum(outputs * (inputs + 1) for outputs, inputs in self.fedavg_shapes())
 
     def fedavg_entries(self):
@@ -595,6 +631,21 @@ class Session:
         yield entry("patience", le(own["patience"], 8))
         if own["initial"]:
             yield entry("initial", bytes.fromhex(own["initial"]))
+        if own["range"] != 16:
+            yield entry("range", struct.pack("<d", own["range"]))
+        if own["tensors"]:
+            yield entry("tensors", self.list(map(self.tensor_entry, own["tensors"])))
+
+    def tensor_entry(self, tensor):
+        """Returns the canonical value of one tensor (section 4.1)."""
+        parts = [
+            tensor["name"].encode(),
+            tensor["dtype"].encode(),
+            self.list(le(side, 8) for side in tensor["shape"]),
+            tensor["rule"].encode(),
+            struct.pack("<d", tensor["range"]),
+        ]
+        return b"".join(le(len(part), 8) + part for part in parts)
 
     def dealers(self, slot, members):
         return [peer for peer in self.committee if peer in members]

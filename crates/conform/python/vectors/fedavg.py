@@ -83,6 +83,7 @@ def check_fedavg():
             weights = [f32(signed(word) / share) for word in total[:length]]
             means = [signed(word) / share for word in total[length : length + 4]]
             curve.append([min(round(mean * scale), 65_535) for mean, scale in zip(means, (1e3, 1e4, 1e3, 1e4))])
+    check_ranged(file["ranged"], seed)
     for case in file["noise"]:
         share = one // case["counted"]
         longest = math.floor(case["clip"] * share)
@@ -102,6 +103,16 @@ def check_fedavg():
         check(f"the best of {case['losses']}", (best, end) == (case["best_round"], case["ends_with_round"]))
     shown = [[figures["loss"], figures["accuracy"]] for figures in file["rounds"]]
     check("the figures of rounds", shown == [[figures[0] / 1e3, figures[1] / 1e4] for figures in curve])
+
+
+def check_ranged(file, seed):
+    """Checks the words of weights whose range is not the usual one: a third of each, times 16 / range."""
+    session = session_of(file["toml"])
+    weights = first_weights(session, seed)
+    span, share = session.fedavg["range"], (1 << 27) // 3
+    words = lambda text: struct.unpack(f"<{len(text) // 8}I", bytes.fromhex(text))[: len(weights)]
+    expected = [math.floor(abs(w * 16 / span * share) + 0.5) * (1 if w > 0 else -1) % 2**32 for w in weights]
+    check("words of a wide range", span == 1024 and all(list(words(text)) == expected for text in file["words"]))
 
 
 def held_out_rows(session, seed, count):

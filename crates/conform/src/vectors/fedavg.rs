@@ -93,6 +93,36 @@ held_out = 40
 min_contributors = 1
 "#;
 
+/// Session that trains a model of its users' own.
+pub(crate) const OWN: &str = r#"name = "vectors"
+task = "fedavg"
+[data]
+features = 3
+classes = ["a", "b"]
+[fedavg]
+network = "own"
+rounds = 2
+range = 0.5
+initial = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+tensors = [
+    { name = "conv 1.weight", dtype = "BF16", shape = [2, 3], rule = "average", range = 1024 },
+    { name = "bn.num_batches_tracked", dtype = "I64", shape = [], rule = "first" },
+    { name = "scale", dtype = "F64", shape = [1], rule = "average" },
+    { name = "local", dtype = "BOOL", shape = [2], rule = "keep-own", range = 3 },
+]
+"#;
+
+/// Returns a session with another range than the usual one, and the words of its first round, in which no
+/// weight changes.
+fn ranged(seed: &[u8; 32]) -> Value {
+    let head = HEAD.replacen("rounds = 2", "rounds = 2\nrange = 1024.0", 1);
+    let text = toml(&head, 3);
+    let session = Session::parse(&text).unwrap();
+    let parts = (0..3).map(|_| (vec![1.0, 0.0, 0.0, 0.0, 1.0, 0.0], vec![0, 1])).collect();
+    let Played { vectors, .. } = played(&session, seed, parts, (Peer(3), 0));
+    json!({"toml": text, "words": vectors[3]})
+}
+
 /// Returns private sessions: the budget in zero-concentrated privacy, and the variance of a member's
 /// noise.
 fn noise() -> Vec<Value> {
@@ -255,6 +285,6 @@ pub(crate) fn fedavg() -> Value {
         "rows": (0..PEERS).map(rows).collect::<Vec<_>>(),
         "labels": (0..PEERS).map(labels).collect::<Vec<_>>(),
         "members": members, "vectors": vectors, "rounds": outcome.details["rounds"], "judged": judged(),
-        "noise": noise(), "held_out": held_out(&seed),
+        "noise": noise(), "held_out": held_out(&seed), "ranged": ranged(&seed),
     })
 }

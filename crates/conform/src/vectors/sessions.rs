@@ -222,6 +222,7 @@ pub(crate) fn session() -> Value {
         super::fedavg_xclp::HEAD.replacen("[fedavg]\n", "[fedavg]\nheld_out = 10\npatience = 2\n", 1);
     let paired = super::xclp::HEAD.replacen("power = 3", "power = 3\nhamming = \"phe\"", 1);
     let released = PRIVATE.replace("mode = \"central\"\ncolluders = 2\n", "");
+    let ranged = super::fedavg::HEAD.replacen("rounds = 2", "rounds = 2\nrange = 256", 1);
     let classes =
         CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
     let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
@@ -251,6 +252,8 @@ pub(crate) fn session() -> Value {
         (super::sketch::PRIVATE, 3),
         (super::fedavg::HEAD, 6),
         (super::fedavg::FULL, 3),
+        (super::fedavg::OWN, 3),
+        (&ranged, 3),
         (PRIVATE, 5),
         (&released, 3),
         (CUSTOM, 3),
@@ -288,6 +291,10 @@ pub(crate) fn session() -> Value {
     let fedavg = |from: &str, to: &str| {
         assert!(super::fedavg::FULL.contains(from), "{from}");
         toml(&super::fedavg::FULL.replacen(from, to, 1), 3)
+    };
+    let own = |from: &str, to: &str| {
+        assert!(super::fedavg::OWN.contains(from), "{from}");
+        toml(&super::fedavg::OWN.replacen(from, to, 1), 3)
     };
     let noised = |from: &str, to: &str| {
         assert!(super::fedavg::PRIVATE.contains(from), "{from}");
@@ -438,6 +445,16 @@ pub(crate) fn session() -> Value {
         ("noise that does not fit the words", noised("epsilon = 60.5", "epsilon = 0.5")),
         ("a delta of counts", private("epsilon", "delta = 1e-7\nepsilon")),
         ("noise of members of counts", private("\"central\"", "\"member\"")),
+        ("a range of 3", fedavg("rounds = 3", "rounds = 3\nrange = 3.0")),
+        ("tensors of a built-in network", own("\"own\"", "\"logistic\"")),
+        ("a model without its first weights", own("initial = ", "# ")),
+        ("a type that no tensor has", own("\"BF16\"", "\"F8\"")),
+        ("a tensor twice", own("\"scale\"", "\"local\"")),
+        ("an average of truths", own("\"F64\"", "\"BOOL\"")),
+        ("a tensor without a side", own("[2, 3]", "[2, 0]")),
+        ("a tensor with a range of 1000", own("1024", "1000")),
+        ("nothing is averaged", own("\"average\" }", "\"first\" }").replacen("\"average\"", "\"first\"", 1)),
+        ("rows of a model held out", own("rounds = 2", "rounds = 2\nheld_out = 10")),
         ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
         ("no rounds", fedavg("rounds = 3", "rounds = 0")),
         ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),

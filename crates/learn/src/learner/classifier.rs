@@ -93,6 +93,9 @@ impl Classifier {
         if !columns.is_empty() && columns.len() != scaler.features() {
             return bad(format!("{} names for {} columns", columns.len(), scaler.features()));
         }
+        if *architecture == Architecture::Own {
+            return bad("a model of the users' own is not a network of this program");
+        }
         let network = Network::new(architecture, scaler.width(), classes.len())?;
         if weights.len() != network.weights() {
             return bad(format!("{} weights, the network has {}", weights.len(), network.weights()));
@@ -407,7 +410,7 @@ pub(crate) fn looks_like(bytes: &[u8], format: &str) -> bool {
 fn architecture_json(architecture: &Architecture) -> Value {
     let name = architecture.name();
     match architecture {
-        Architecture::Logistic => json!({"network": name}),
+        Architecture::Logistic | Architecture::Own => json!({"network": name}),
         Architecture::Perceptron { hidden } => json!({"network": name, "hidden": hidden}),
         Architecture::Convolutional { image, filters, hidden } => {
             json!({"network": name, "image": image, "filters": filters, "hidden": [hidden]})
@@ -456,4 +459,30 @@ fn scaling(value: &Value) -> Option<Scaling> {
         range.get(name)?.as_array()?.iter().map(bound).collect()
     };
     Some(Scaling::Range { lo: bounds("lo")?, hi: bounds("hi")? })
+}
+
+/// Returns a scaler as texts for the metadata of a file: `scaling` and `features` as in a network's file,
+/// `means` and `deviations` as little-endian binary64 in hexadecimal digits.
+#[must_use]
+pub fn scaler_metadata(scaler: &Scaler) -> [(&'static str, String); 4] {
+    let digits =
+        |values: &[f64]| hex::encode(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
+    [
+        ("scaling", scaling_json(scaler.scaling()).to_string()),
+        ("features", scaler.features().to_string()),
+        ("means", digits(scaler.means())),
+        ("deviations", digits(scaler.deviations())),
+    ]
+}
+
+/// Returns the scaler of texts as [`scaler_metadata`] makes them, or `None` if they are not one.
+pub fn scaler_of_metadata<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Option<Scaler> {
+    let scaling = scaling(&serde_json::from_str(text("scaling")?).ok()?)?;
+    let features = text("features")?.parse().ok().filter(|features| (1..=MAX_FEATURES).contains(features))?;
+    scaling.check(features).ok()?;
+    let numbers = |name: &str| -> Option<Vec<f64>> {
+        let bytes = hex::decode(text(name)?).ok()?;
+        Some(bytes.as_chunks::<8>().0.iter().map(|&value| f64::from_le_bytes(value)).collect())
+    };
+    Scaler::from_parts(scaling, features, numbers("means")?, numbers("deviations")?).ok()
 }

@@ -28,6 +28,8 @@ pub enum Architecture {
         /// Number of units of the hidden layer.
         hidden: u32,
     },
+    /// A model that the program does not know: it has no layers here, and its users train it.
+    Own,
 }
 
 /// Reason why the network cannot exist.
@@ -111,12 +113,14 @@ impl Architecture {
             Self::Logistic => "logistic",
             Self::Perceptron { .. } => "mlp",
             Self::Convolutional { .. } => "cnn",
+            Self::Own => "own",
         }
     }
 
     fn layers(&self, features: usize, classes: usize) -> Result<Vec<Layer>, NetworkError> {
         let dense = |inputs, outputs, relu| Layer::Dense { inputs, outputs, relu };
         Ok(match self {
+            Self::Own => Vec::new(),
             Self::Logistic => vec![dense(features, classes, false)],
             Self::Perceptron { hidden } => {
                 let widths: Vec<usize> =
@@ -160,7 +164,7 @@ impl Network {
     pub fn new(architecture: &Architecture, features: usize, classes: usize) -> Result<Self, NetworkError> {
         // Checked before any product is computed.
         let units: Vec<u32> = match architecture {
-            Architecture::Logistic => Vec::new(),
+            Architecture::Logistic | Architecture::Own => Vec::new(),
             Architecture::Perceptron { hidden } => hidden.clone(),
             Architecture::Convolutional { image, filters, hidden } => {
                 image.iter().chain(filters).chain([hidden]).copied().collect()

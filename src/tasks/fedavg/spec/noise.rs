@@ -3,7 +3,7 @@
 
 use flyswarm_learn::privacy::gaussian::{concentrated, share_variance};
 
-use super::{FedavgSpec, Weighting, refuse};
+use super::{FedavgSpec, USUAL_RANGE, Weighting, refuse};
 use crate::privacy::Ratio;
 use crate::session::fields::Word;
 use crate::session::{NoiseSpec, Session, SessionError};
@@ -140,6 +140,11 @@ impl FedavgSpec {
             let limit =
                 format!("{} to {} {WITH}: it bounds what one member changes", CLIP.start(), CLIP.end());
             return refuse("fedavg.clip", self.clip, &limit);
+        }
+        let other = self.tensors.iter().filter(|each| each.is_averaged()).map(|each| each.range);
+        if let Some(range) = other.chain([self.range]).find(|range| *range != USUAL_RANGE) {
+            let limit = format!("{USUAL_RANGE} {WITH}: the noise is computed for it");
+            return refuse("fedavg.range, or that of a tensor,", range, &limit);
         }
         if self.held_out > 0 {
             let limit = format!("0 {WITH}: loss and accuracy are exact sums");

@@ -3,6 +3,7 @@
 use chacha20::rand_core::SeedableRng;
 
 use super::super::private::bounded;
+use super::super::tensors::Values;
 use super::*;
 use crate::protocol::context::Kind;
 use crate::protocol::view::Rng;
@@ -136,7 +137,7 @@ fn weights_that_leave_no_room_for_the_noise_end_a_private_session_by_name() {
     let (history, _) = summed(&tasks, 2, |_| (0..5).map(Peer).collect());
     let mut first = vec![0.0; tasks[0].plan.network.weights()];
     first[7] = 8.5;
-    tasks[0].plan.initial = Some(first.into());
+    tasks[0].plan.initial = Some(Arc::new(Values { averaged: first, others: Vec::new() }));
     let error = tasks[0].noisy_contribution(2, &history, &mut rng(Peer(0), 2)).unwrap_err();
     let expected = "weight 7 at the start of round 1 is 8.5, must be between -8 and 8 in a private session";
     assert_eq!(error, expected);
