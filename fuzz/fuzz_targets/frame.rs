@@ -70,11 +70,13 @@ fn inputs() -> Vec<Vec<u8>> {
     let acknowledgement = signed(Acknowledgement { ballot, slot: 1, value: [2; 32] });
     let key = signed(ViewKey { ballot, public: [1; 32], commitment: Some([2; 32]) });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
+    let (shares, challenge, response) = (vec![[5; 32]], [6; 32], [7; 32]);
+    let release = Release { sum, value: [2; 32], shares, challenge, response };
     let committed = Committed {
         record: record.clone(),
         acknowledgements: vec![acknowledgement.clone()],
-        pads: vec![None, Some([4; 32])],
-        releases: vec![signed(Release { sum, value: [2; 32], shares: vec![(peer, [5; 32])] })],
+        pads: vec![[4; 32]],
+        releases: vec![signed(release)],
     };
     let accepted = Accepted { ballot, slot: 1, value: [2; 32] };
     let promise = Promise { committed: 1, accepted: Some(accepted), released: true };

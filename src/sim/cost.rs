@@ -84,7 +84,8 @@ impl Costs {
             view::Message::Up(_, report) => {
                 let items = match report {
                     Report::Keys(items) => items.len(),
-                    Report::TotalReady { deals, .. } => deals.len(),
+                    // Each share is as much work as a signature.
+                    Report::TotalReady { deals, .. } => deals.len() * (1 + ctx.committee.len()),
                     Report::Acknowledge(_, items) => items.len(),
                     Report::Release(_, items) => items.len(),
                     Report::Reveal(items) => items.len(),
@@ -102,12 +103,16 @@ impl Costs {
                     partners as f64 * (verify + agree)
                 }
                 Order::Sum(_) => 0.0,
-                Order::Accept(record) => {
-                    let shares = if ctx.committee_index(peer).is_some() { record.deals.len() } else { 0 };
-                    record.deals.len() as f64 * verify + shares as f64 * agree
+                Order::Accept(record) => (record.deals.len() * (1 + ctx.committee.len())) as f64 * verify,
+                Order::Decide(_, items) => {
+                    // A committee member opens its shares: two products for each dealer.
+                    let shares = if ctx.committee_index(peer).is_some() { items.len() } else { 0 };
+                    items.len() as f64 * verify + 2.0 * shares as f64 * agree
                 }
-                Order::Decide(_, items) => items.len() as f64 * verify,
-                Order::Open(_, items) => items.len() as f64 * verify,
+                Order::Open(_, items) => {
+                    let shares: usize = items.iter().map(|release| release.item.shares.len()).sum();
+                    (items.len() + shares) as f64 * verify
+                }
                 // The work that follows is counted with the keys.
                 Order::Reveal(items) => items.len() as f64 * verify,
             },

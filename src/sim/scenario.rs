@@ -355,9 +355,9 @@ pub struct Rates {
     pub mask: f64,
     /// Bytes of chunks that are added or digested.
     pub add: f64,
-    /// Signatures that are made or checked.
+    /// Signatures that are made or checked, shares that are checked.
     pub verify: f64,
-    /// Keys that are agreed on, and envelopes that are opened.
+    /// Keys that are agreed on; a share that is opened counts as two.
     pub agree: f64,
     /// Messages that are read and answered.
     pub message: f64,

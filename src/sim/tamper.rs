@@ -67,9 +67,9 @@ pub(super) fn apply(
             let ctx = swarm.ctx.of(from, identity.clone());
             let mut changed = message.clone();
             for item in releases_mut(&mut changed).into_iter().flatten().filter(|item| item.author == from) {
+                // Each share stays a point, but of another deal.
                 let mut shares = item.item.shares.clone();
-                // Changes the low byte, so that it stays a scalar.
-                shares.iter_mut().for_each(|(_, share)| share[0] ^= 1);
+                shares.rotate_left(1);
                 *item = Signed::new(&ctx, Release { shares, ..item.item.clone() });
             }
             *frame = wire::encode(&changed);

@@ -138,6 +138,29 @@ def test_faults() -> None:
                 assert not run.dropped and machine.view is view, (x["what"], run.dropped)
 
 
+def test_answers() -> None:
+    for case in vectors("answers")["cases"]:
+        run, _ = simulation()
+        for step in case["steps"]:
+            if "run" in step:
+                run.run(step["run"])
+                continue
+            machine, before, run.deaf, now = run.machines[case["to"]], len(run.log), True, step["us"] / 1e6
+            if "lost" in step:
+                machine.lost(step["lost"], now)
+            elif "up" in step:
+                machine.up(step["up"], now)
+            else:
+                data = h(step["header"]), h(step["payload"])
+                machine.frame(step["from"], step["channel"] == "bulk", *data, now)
+            run.deaf = False
+            drops = {"from", "us"}
+            does = [{name: part for name, part in entry.items() if name not in drops} for entry in run.log[before:]]
+            did = sorted(does, key=lambda entry: json.dumps(entry, sort_keys=True))
+            wanted = sorted(step["does"], key=lambda entry: json.dumps(entry, sort_keys=True))
+            assert did == wanted and not run.dropped, (case["what"], step["us"], did, wanted, run.dropped)
+
+
 def main() -> None:
     global VECTORS
     VECTORS = sys.argv[1] if len(sys.argv) > 1 else VECTORS

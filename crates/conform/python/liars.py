@@ -47,14 +47,20 @@ class Lie(NamedTuple):
 # --- lies
 
 
-def many_hashes(count: int) -> Callable[[], None]:
+def dealt_otherwise(change: Callable[[Any], Any]) -> Callable[[], None]:
+    """Makes the peer deal changed shares."""
+
     def patch() -> None:
         @instead(view, "make_deal")
         def make_deal(plain: Any, *args: Any) -> Any:
             pad, deal = plain(*args)
-            return pad, deal._replace(share_hashes=deal.share_hashes + [bytes(32)] * count)
+            return pad, deal._replace(dealt=deal.dealt._replace(shares=change(deal.dealt.shares)))
 
     return patch
+
+
+def many_shares(count: int) -> Callable[[], None]:
+    return dealt_otherwise(lambda shares: shares + [bytes(32)] * count)
 
 
 def signed_otherwise(kind: str, change: Callable[[Any], Any]) -> Callable[[], None]:
@@ -73,7 +79,7 @@ def more_shares(release: Any) -> Any:
 
 
 def other_shares(release: Any) -> Any:
-    return release._replace(shares=[(dealer, bytes(32)) for dealer, _ in release.shares])
+    return release._replace(shares=release.shares[::-1])
 
 
 def in_place_of_reports(say: Callable[[Any, str, int], bool]) -> Callable[[], None]:
@@ -156,10 +162,13 @@ def far_ballot() -> None:
 
 
 LIES = {
-    "one-hash-more": Lie(False, "deals with one hash of a share more than there are members", many_hashes(1)),
-    "many-hashes": Lie(False, "deals with 32,711 hashes of shares", many_hashes(32_711)),
+    "one-share-more": Lie(False, "deals with one share more than there are members", many_shares(1)),
+    "many-deal-shares": Lie(False, "deals with 32,711 shares", many_shares(32_711)),
+    "bad-share": Lie(False, "deals a share that one member cannot open", dealt_otherwise(lambda s: [s[0], s[0], *s[2:]])),
+    "leads-bad-share": Lie(True, "leads, and deals a share that one member cannot open",
+                           dealt_otherwise(lambda s: [s[0], s[0], *s[2:]])),
     "many-shares": Lie(False, "releases 18,000 shares", signed_otherwise("Release", more_shares)),
-    "other-shares": Lie(False, "releases shares that are none", signed_otherwise("Release", other_shares)),
+    "other-shares": Lie(False, "releases shares of other deals", signed_otherwise("Release", other_shares)),
     "accuses": Lie(False, "says in each view that it has lost an honest peer", in_place_of_reports(accuses)),
     "nameless": Lie(False, "ends each view, naming nobody", in_place_of_reports(ends_without_a_name)),
     "silent": Lie(False, "never reports, and says that it is alive", in_place_of_reports(lambda *_: False)),

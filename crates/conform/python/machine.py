@@ -17,7 +17,7 @@ from typing import Any, Callable
 from model import DataError, Refused, Task
 from primitives import VERSION
 from primitives.crypto import Draw, Identity
-from primitives.decision import Fault, Unopenable, check_promise, expect, opened_vector, tree_of, value_digest, verifies
+from primitives.decision import Fault, check_promise, expect, opened_vector, tree_of, value_digest, verifies
 from primitives.encoding import (
     Accepted,
     Ballot,
@@ -170,7 +170,7 @@ class Machine:
             reason, suspect, text = end.args
             self.driver.say(f"a view ends here: {text}")
             self.fail_view(reason, suspect)
-        except (DataError, Refused, Unopenable) as error:
+        except (DataError, Refused) as error:
             self.fail_view(Reason.Left, self.me)
             self.stop(2 if isinstance(error, DataError) else 3, str(error))
 
@@ -291,9 +291,11 @@ class Machine:
 
     def note_committed(self, peer: int, committed: int) -> None:
         expect(committed <= len(self.session.plan), "inconsistent", "more slots committed than there are")
-        self.known[peer] = max(self.known[peer], committed)
+        self.known[peer] = committed
         if committed >= self.whole:
             self.complete.add(peer)
+        else:
+            self.complete.discard(peer)
 
     def on_transfer(self, peer: int, message: Any) -> None:
         self.transfers.on_message(peer, message.message)

@@ -27,7 +27,8 @@ class Driver:
         run, me, channel = self.simulation, self.me, "bulk" if bulk else "control"
         run.log.append({"from": me, "to": to, "channel": channel, "us": run.us, "header": header.hex(),
                         "payload": payload.hex()})
-        run.after(lambda: run.machines[to].frame(me, bulk, header, payload, run.now))
+        if not run.deaf:
+            run.after(lambda: run.machines[to].frame(me, bulk, header, payload, run.now))
 
     def persist(self, label: str, file: str, data: bytes) -> None:
         self.simulation.log.append({"from": self.me, "persist": label, "us": self.simulation.us})
@@ -53,6 +54,7 @@ class Simulation:
     def __init__(self, session: Session, identities: list[Identity], tasks: list[Task],
                  draws: list[Draw]) -> None:
         self.us = 0
+        self.deaf = False  # True while no peer gets the sent messages
         self.log: list[dict[str, Any]] = []
         self.dropped: list[tuple[int, int, str]] = []  # dropping peer, dropped peer, reason
         self.queue: list[tuple[int, int, Callable[[], None]]] = []

@@ -8,15 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from primitives.crypto import CryptoError, agreement_key, exchange_public, make_deal, open_share, total_digest
+from primitives.crypto import CryptoError, agreement_key, exchange_public, total_digest
 from primitives.decision import (
     Fault,
     check_record,
     chunk_count,
+    deal_is_sound,
     deals_digest,
     decides,
     expect,
     has_lengths,
+    is_signed,
+    misdealers,
     obligation,
     pads_of,
     release_fits,
@@ -31,7 +34,6 @@ from primitives.encoding import (
     Order,
     Reason,
     Record,
-    Release,
     Report,
     Signed,
     SumId,
@@ -40,6 +42,7 @@ from primitives.encoding import (
     ViewMessage,
 )
 from primitives.members import known_at, marks_of
+from primitives.sharing import make_deal, make_release
 from reduction import Reduction
 
 if TYPE_CHECKING:
@@ -206,7 +209,11 @@ class View:
             good = (item.author in self.below[sender] and item.author not in authors
                     and has_lengths(self.session, item.item) and self.item_fits(kind, slot, item))
             expect(good, "inconsistent", f"an item of the report {kind} does not fit")
-            expect(verifies(self.session, item), "bad-signature", f"an item of the report {kind}")
+            expect(is_signed(self.session, item), "bad-signature", f"an item of the report {kind}")
+            if kind == "TotalReady" and not deal_is_sound(self.session, item):
+                for dealer in set(misdealers(self.session, items)) - {sender}:
+                    self.machine.blame(dealer, "bad-deal", "dealt bad shares of a pad")
+                raise Fault("bad-deal", "a deal that is not sound")
             authors.add(item.author)
         missing = self.due(kind, slot, self.below[sender]) - authors
         expect(not missing, "inconsistent", f"a report {kind} that leaves items out")
@@ -365,6 +372,9 @@ class View:
         try:
             check_record(self.session, record)
         except Fault as fault:
+            liars = misdealers(self.session, record.deals)
+            if liars:
+                raise Fault("bad-deal", "dealt bad shares of a pad", liars[0]) from None
             disagree(False, str(fault))
         disagree(slot >= self.owed_slot, "a value of a slot that is committed")
         owed = self.owed if slot == self.owed_slot else None
@@ -402,7 +412,6 @@ class View:
         free = done is not None or machine.promised <= self.ballot
         votes = machine.in_committee and not machine.lost_state and free
         if votes:
-            self.shares = [(deal.author, self.own_share(deal)) for deal in self.record.deals]
             released = machine.released
             good = done is not None or released is None or released.slot != slot or released.value == digest
             disagree(good, "released otherwise")
@@ -417,13 +426,6 @@ class View:
             machine.keep_candidate(self.record, self.total)
         self.own_part("Acknowledge", slot, ack)
 
-    def own_share(self, deal: Signed) -> bytes:
-        index = self.session.committee.index(self.machine.me)
-        try:
-            return open_share(self.session.id, deal, index, self.machine.identity)
-        except CryptoError as error:
-            raise Fault("bad-deal", str(error), deal.author) from None
-
     def on_decide(self, order: Any) -> None:
         machine, slot = self.machine, order.slot
         disagree(self.record is not None and slot == self.slot, "a decision out of order")
@@ -436,7 +438,11 @@ class View:
         if self.acknowledged:
             if slot == len(machine.committed):
                 machine.release(slot, digest, order.items)
-            release = machine.sign(Release(self.record.value.sum, digest, self.shares))
+            if self.record.deals:
+                index = self.session.committee.index(machine.me)
+                release = machine.sign(make_release(
+                    self.session.id, self.record.value.sum, digest, machine.me, index, self.record.deals,
+                    machine.identity))
         self.own_part("Release", slot, release)
 
     def on_open(self, order: Any) -> None:
@@ -450,7 +456,7 @@ class View:
         bad = [r.author for r in releases if r not in good]
         if len(good) >= session.quorum:
             pads = pads_of(session, self.record, good)
-            committed = Committed(self.record, self.acks, pads, good if None in pads else [])
+            committed = Committed(self.record, self.acks, pads, good[:session.quorum])
             self.reduction = None
             self.committed_one = True
             self.opened = self.slot

@@ -35,8 +35,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). All its peers but one are
 /// played; the remaining one is the live peer, the program under test. It runs with the files that
 /// --prepare writes, and listens at its own address. It draws the same random values as in the trace, so
-/// that all its bytes can be compared: the key of the view, and for each pad the coefficients and the
-/// ephemeral secret (spec, section 12).
+/// that all its bytes can be compared: the key of the view, and the coefficients of the polynomial of
+/// each pad (spec, section 12).
 #[derive(Debug, Args)]
 pub(crate) struct Play {
     trace: PathBuf,
@@ -360,8 +360,8 @@ fn prepare(
     }
     let deals = value["deals"].as_array().into_iter().flatten();
     let randomness = json!({
-        "about": "what the peer draws: its view key, the coefficients of each pad (the first is the pad), and \
-                  the ephemeral secret of its envelopes; node_seed is for flyswarm itself",
+        "about": "what the peer draws: its view key, and the coefficients of the polynomial of each pad; \
+                  node_seed is for flyswarm itself",
         "view_secret": value["view_secrets"][live.index()]["secret"],
         "deals": deals.filter(|deal| deal["dealer"] == live.0).collect::<Vec<_>>(),
         "node_seed": value["node_seeds"][live.index()],

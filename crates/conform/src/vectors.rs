@@ -7,6 +7,7 @@
 //! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them. This
 //! explicitly approves a new format, and so a new protocol version.
 
+mod answers;
 mod bad;
 mod faults;
 mod fedavg;
@@ -42,8 +43,7 @@ const FILES: [(&str, Maker); 25] = [
     ("stream", primitives::stream),
     ("agreement", primitives::agreement),
     ("mask", primitives::mask),
-    ("shamir", primitives::shamir),
-    ("envelope", primitives::envelope),
+    ("sharing", primitives::sharing),
     ("session", sessions::session),
     ("tree", trees::tree),
     ("members", trees::members),
@@ -52,6 +52,7 @@ const FILES: [(&str, Maker); 25] = [
     ("bad", bad::bad),
     ("sum", run::sum),
     ("faults", faults::faults),
+    ("answers", answers::answers),
     ("flynn", flynn::flynn),
     ("evaluate", flynn::evaluate),
     ("tune", flynn::tune),

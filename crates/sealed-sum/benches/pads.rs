@@ -1,6 +1,8 @@
-//! Measures the cost of pads from every committee member. For each number of dealers it prints the length
-//! of the pads that each peer takes off a vector, the time for that on one thread, the memory that this
-//! takes in addition to the vector, and the size of the deals, which every member gets with the record.
+//! Measures the cost of pads from every committee member. It prints a line for each number of dealers. First
+//! comes the length of the pads that each peer takes off a vector. Then come the time for that on one thread,
+//! the memory in addition to the vector, and the size of the deals that every member gets with the record.
+//! The last columns are three times. In the first a peer makes one deal. In the second it checks the shares
+//! of all deals and opens its own. In the third it checks a quorum of releases and opens all pads.
 //!
 //! Three dealers were the rule before every committee member dealt a pad.
 //!
@@ -17,8 +19,10 @@ use flyswarm_sealed_sum::crypto::mask::{Sign, Word};
 use flyswarm_sealed_sum::harness::numbers::{session, timing};
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::context::{Aggregate, Context};
-use flyswarm_sealed_sum::protocol::deal;
+use flyswarm_sealed_sum::protocol::deal::{self, Opening};
 use flyswarm_sealed_sum::protocol::pairwise::{Mask, Masks};
+use flyswarm_sealed_sum::protocol::record::Record;
+use flyswarm_sealed_sum::protocol::signed::Item;
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::view::Rng;
 use flyswarm_sealed_sum::protocol::wire;
@@ -36,17 +40,65 @@ fn peak() -> u64 {
     line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the size of the deals of `dealers` committee members, in bytes.
-fn deals(dealers: u8) -> usize {
+/// Cost of the deals of a whole committee of this size.
+struct Dealt {
+    /// Size of all deals, in bytes.
+    bytes: usize,
+    /// Seconds that one dealer needs to make its deal.
+    make: f64,
+    /// Seconds that one member needs to check the shares of every deal, and to open its own.
+    shares: f64,
+    /// Seconds that one member needs to open all pads from a quorum of releases.
+    open: f64,
+}
+
+fn seconds<T>(mut run: impl FnMut() -> T) -> (T, f64) {
+    let mut times: Vec<_> = (1..RUNS)
+        .map(|_| {
+            let begun = Instant::now();
+            drop(run());
+            begun.elapsed().as_secs_f64()
+        })
+        .collect();
+    let begun = Instant::now();
+    let last = run();
+    times.push(begun.elapsed().as_secs_f64());
+    times.sort_by(f64::total_cmp);
+    (last, times[RUNS / 2])
+}
+
+/// Measures the deals of `dealers` committee members.
+fn deals(dealers: u8) -> Dealt {
     let identities: Vec<_> = (1..=dealers).map(|seed| Identity::from_seed([seed; 32])).collect();
     let settings = Arc::new(session(&identities, timing()).settings());
     let plan = vec![Aggregate::coin(), Aggregate::exact("vector", 4, 1, "a vector", "the sum")];
     let context = |(peer, identity): (u16, &Identity)| {
         Context::new(settings.clone(), Peer(peer), identity.clone(), plan.clone())
     };
+    let contexts: Vec<_> = (0u16..).zip(&identities).map(context).collect();
     let mut rng = Rng::from_seed([7; 32]);
-    let made = |pair| wire::canonical(&deal::make(&context(pair), sum(), &mut rng).1).len();
-    (0u16..).zip(&identities).map(made).sum()
+    let (_, make) = seconds(|| deal::make(&contexts[0], sum(), &mut rng));
+    let by = |peer: &Peer| deal::make(&contexts[peer.index()], sum(), &mut rng).1;
+    let committee = &contexts[0].committee;
+    let deals: Vec<_> = committee.iter().map(by).collect();
+    let bytes = deals.iter().map(|deal| wire::canonical(deal).len()).sum();
+    let record = Record::new(sum(), committee.clone(), [0; 32], deals.clone());
+    let (own, shares) = seconds(|| {
+        let sound = deals.iter().all(|deal| deal.item.is_sound(&contexts[0], deal.author));
+        deal::release(&contexts[0], &record).filter(|_| sound)
+    });
+    assert!(own.is_some());
+    let quorum = committee.iter().take(contexts[0].quorum);
+    let releases: Vec<_> =
+        quorum.filter_map(|peer| deal::release(&contexts[peer.index()], &record)).collect();
+    let (pads, open) = seconds(|| {
+        let mut opening = Opening::default();
+        let added =
+            releases.iter().map(|release| opening.add(&contexts[0], &deals, release)).filter(Result::is_ok);
+        (added.count(), opening.pads(&contexts[0], &deals))
+    });
+    assert!(pads.0 == releases.len() && pads.1.is_some());
+    Dealt { bytes, make, shares, open }
 }
 
 fn sum() -> SumId {
@@ -61,8 +113,16 @@ fn main() -> std::io::Result<()> {
     writeln!(out, "vector of {mib} MiB, one thread, median of {RUNS} runs")?;
     writeln!(
         out,
-        "{:>8}{:>12}{:>12}{:>10}{:>16}{:>15}",
-        "dealers", "pads, MiB", "seconds", "GB/s", "memory, KiB", "deals, bytes"
+        "{:>8}{:>11}{:>9}{:>7}{:>13}{:>14}{:>10}{:>12}{:>10}",
+        "dealers",
+        "pads, MiB",
+        "seconds",
+        "GB/s",
+        "memory, KiB",
+        "deals, bytes",
+        "deal, ms",
+        "shares, ms",
+        "open, ms"
     )?;
     for dealers in [1u8, 3, 5, 7, 15] {
         let pad = |key: u8| Mask::new(Arc::new([key; 32]), "pad", sum(), Sign::Subtract);
@@ -77,12 +137,16 @@ fn main() -> std::io::Result<()> {
         times.sort_by(f64::total_cmp);
         let pads = usize::from(dealers) * mib;
         let rate = (pads * MIB) as f64 / times[RUNS / 2] / 1e9;
+        let (memory, dealt) = (peak() - before, deals(dealers));
         writeln!(
             out,
-            "{dealers:>8}{pads:>12}{:>12.3}{rate:>10.2}{:>16}{:>15}",
+            "{dealers:>8}{pads:>11}{:>9.3}{rate:>7.2}{:>13}{:>14}{:>10.3}{:>12.3}{:>10.3}",
             times[RUNS / 2],
-            peak() - before,
-            deals(dealers)
+            memory,
+            dealt.bytes,
+            dealt.make * 1e3,
+            dealt.shares * 1e3,
+            dealt.open * 1e3
         )?;
     }
     Ok(())

@@ -1,22 +1,20 @@
-//! Cryptography: identities, key agreement, secret sharing, sealed envelopes, streams and masks.
+//! Cryptography: identities, key agreement, secret sharing, streams and masks.
 //!
 //! Rules of this module: secrets print `<redacted>` and are wiped on drop; every hash and stream has a
 //! domain tag; randomness is always an argument; nothing here depends on sockets, clocks or sessions.
 //!
-//! Assumptions: discrete logarithms and gap-Diffie-Hellman on Curve25519 are hard; HKDF-SHA256 is a key
-//! derivation function; AES is a pseudo-random permutation; SHA-256 and BLAKE3 are collision-resistant,
-//! and SHA-256 of shares is one-way. One seed serves both Ed25519 signatures and the X25519 key of
-//! [`envelope`] (studied in <https://eprint.iacr.org/2021/509>); every signature made here has a domain
-//! tag.
+//! Assumptions: the decisional Diffie-Hellman problem on Curve25519 is hard; HKDF-SHA256 is a key derivation
+//! function; AES is a pseudo-random permutation; SHA-256, SHA-512 and BLAKE3 are collision-resistant, and
+//! SHA-512 behaves like a random function. One key serves both Ed25519 signatures and [`sharing`]; every
+//! signature and every proof made here has a domain tag.
 //!
 //! Copies that the optimiser or the curve library leaves on the stack and in registers are *not* wiped.
 
 pub mod agreement;
-pub mod envelope;
 mod fixed;
 pub mod identity;
 pub mod mask;
-pub mod shamir;
+pub mod sharing;
 pub mod stream;
 
 use sha2::{Digest, Sha256};

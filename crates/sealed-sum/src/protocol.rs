@@ -71,12 +71,12 @@ pub enum Fault {
     /// A signature that does not verify.
     #[error("bad signature on {0}")]
     BadSignature(&'static str),
-    /// A share that does not match the hash its dealer published.
-    #[error("share of the pad dealt by {0} does not match its published hash")]
-    BadShare(Peer),
-    /// A deal whose envelopes, hashes or polynomial do not fit together.
-    #[error("inconsistent deal: {0}")]
-    BadDeal(String),
+    /// Released shares that are not those that were dealt.
+    #[error("released shares that are not those that were dealt")]
+    BadShare,
+    /// A deal that some committee member cannot open, or whose shares do not belong to one secret.
+    #[error("dealt bad shares of a pad")]
+    BadDeal,
     /// Two acknowledgements for one slot in one ballot, both signed by the same committee member.
     #[error("acknowledged two values for one slot in one view")]
     TwoValues,

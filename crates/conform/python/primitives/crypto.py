@@ -1,25 +1,23 @@
-"""Identities, signatures, streams, hashes, shares and envelopes (spec, sections 3, 5, 11 and 12)."""
+"""Identities, signatures, streams, hashes and masks (spec, sections 3, 5 and 11)."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import math
 import struct
 from typing import Any, Callable
 
 import numpy
 from blake3 import blake3
-from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from . import PROTOCOL, Refused
-from .encoding import Acknowledgement, Ballot, Begun, Deal, Failure, Promised, Release, Reveal, Sealed, Signed, SumId, ViewKey, canonical
+from .encoding import Acknowledgement, Ballot, Begun, Deal, Failure, Promised, Release, Reveal, Signed, SumId, ViewKey, canonical
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
@@ -34,7 +32,7 @@ Draw = Callable[[int], bytes]  # returns this number of random bytes
 
 
 class CryptoError(Refused):
-    """A key, share or envelope that must be refused."""
+    """A key or share that must be refused."""
 
 
 # --- section 3: identities and signatures
@@ -115,7 +113,8 @@ class Identity:
         self.seed = seed
         self.key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public = self.key.public_key().public_bytes_raw()
-        self.exchange = X25519PrivateKey.from_private_bytes(hashlib.sha512(seed).digest()[:32])
+        half = int.from_bytes(hashlib.sha512(seed).digest()[:32], "little")
+        self.scalar = (half & ~7 & (1 << 254) - 1 | 1 << 254) % ORDER
 
     def sign(self, context: bytes, message: bytes) -> bytes:
         return self.key.sign(signature_input(context, message))
@@ -133,12 +132,6 @@ def read_identity(path: str) -> Identity:
     return Identity(bytes.fromhex(words[2]))
 
 
-def exchange_key_of(public: bytes) -> bytes:
-    """Returns the X25519 key that corresponds to an Ed25519 key."""
-    _, y = point(public)
-    return ((1 + y) * pow(1 - y, -1, FIELD) % FIELD).to_bytes(32, "little")
-
-
 def agree(secret: bytes, public: bytes) -> bytes:
     try:
         return X25519PrivateKey.from_private_bytes(secret).exchange(X25519PublicKey.from_public_bytes(public))
@@ -154,7 +147,7 @@ def recorded(randomness: dict[str, Any]) -> Draw:
     """Returns the randomness of `flyswarm-conform play --prepare`, in the order that a peer draws it."""
     digits = [randomness["view_secret"]]
     for deal in sorted(randomness["deals"], key=lambda deal: deal["slot"]):
-        digits += [*deal["coefficients"], deal["ephemeral_secret"]]
+        digits += deal["coefficients"]
     left = iter(map(bytes.fromhex, digits))
 
     def draw(n: int) -> bytes:
@@ -262,106 +255,8 @@ def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: b
     (numpy.add if sign > 0 else numpy.subtract)(vector, mask, out=vector)
 
 
-# --- section 12: pads, shares, envelopes
+# --- section 12: what binds a deal or a release to one vector and to its author
 
 
-def scalar(data: bytes) -> int:
-    n = int.from_bytes(data, "little")
-    if len(data) != 32 or n >= ORDER:
-        raise CryptoError("bad-share", "a share is no scalar")
-    return n
-
-
-def scalar_bytes(n: int) -> bytes:
-    return n.to_bytes(32, "little")
-
-
-def share_of(coefficients: list[int], index: int) -> bytes:
-    return scalar_bytes(sum(c * (index + 1) ** k for k, c in enumerate(coefficients)) % ORDER)
-
-
-def interpolate(shares: dict[int, int], at: int) -> int:
-    """Returns f(at), from the values f(c + 1) at as many committee indices c as the threshold requires."""
-    total = 0
-    for i, y in shares.items():
-        others = [j for j in shares if j != i]
-        above = math.prod(at - j - 1 for j in others)
-        below = math.prod(i - j for j in others)
-        total += y * above * pow(below, -1, ORDER)
-    return total % ORDER
-
-
-def context_of(session_id: bytes, sum_id: SumId, dealer: int) -> bytes:
-    return session_id + sum_bytes(sum_id) + le16(dealer)
-
-
-def deal_context(session_id: bytes, deal: Signed) -> bytes:
-    return context_of(session_id, deal.item.sum, deal.author)
-
-
-def pad_hash(context: bytes, pad: bytes) -> bytes:
-    return tagged("pad", context, pad)
-
-
-def share_hash(context: bytes, index: int, share: bytes) -> bytes:
-    length = struct.pack("<Q", len(context) - 2)  # 46: without the dealer
-    return tagged("share", length, context, le16(index), share)
-
-
-def seal(context: bytes, committee: list[bytes], plain: list[bytes], secret: bytes) -> Sealed:
-    public = exchange_public(secret)
-    boxes = []
-    for key, text in zip(committee, plain, strict=True):
-        shared = agree(secret, exchange_key_of(key))
-        cipher = ChaCha20Poly1305(derive(shared, "envelope", context + public + key))
-        boxes.append(cipher.encrypt(bytes(12), text, context))
-    return Sealed(public, boxes)
-
-
-def unseal(context: bytes, sealed: Sealed, index: int, identity: Identity) -> bytes:
-    try:
-        shared = agree(identity.exchange.private_bytes_raw(), sealed.ephemeral)
-        cipher = ChaCha20Poly1305(derive(shared, "envelope", context + sealed.ephemeral + identity.public))
-        return cipher.decrypt(bytes(12), sealed.boxes[index], context)
-    except (InvalidTag, IndexError, CryptoError):
-        raise CryptoError("envelope", f"box {index} does not open") from None
-
-
-def make_deal(session_id: bytes, sum_id: SumId, dealer: int, committee: list[bytes], threshold: int,
-              draw: Draw) -> tuple[bytes, Deal]:
-    """Draws a pad. Returns the pad and the deal to publish."""
-    context = context_of(session_id, sum_id, dealer)
-    coefficients = [int.from_bytes(draw(64), "little") % ORDER for _ in range(threshold)]
-    shares = [share_of(coefficients, c) for c in range(len(committee))]
-    hashes = [share_hash(context, c, share) for c, share in enumerate(shares)]
-    pad = scalar_bytes(coefficients[0])
-    sealed = seal(context, committee, shares, draw(32))
-    return pad, Deal(sum_id, pad_hash(context, pad), hashes, sealed)
-
-
-def open_share(session_id: bytes, deal: Signed, index: int, identity: Identity) -> bytes:
-    """Returns this peer's share of a pad. Refuses a share that does not match its published hash."""
-    try:
-        share = unseal(deal_context(session_id, deal), deal.item.sealed, index, identity)
-    except CryptoError as error:
-        raise CryptoError("bad-deal", error.text) from None
-    if not share_matches(session_id, deal, index, share):
-        raise CryptoError("bad-deal", "a share does not match its published hash")
-    return share
-
-
-def share_matches(session_id: bytes, deal: Signed, index: int, share: bytes) -> bool:
-    published = deal.item.share_hashes[index]
-    return (int.from_bytes(share, "little") < ORDER
-            and share_hash(deal_context(session_id, deal), index, share) == published)
-
-
-def rebuild_pad(session_id: bytes, deal: Signed, shares: dict[int, bytes], threshold: int) -> bytes | None:
-    """Rebuilds a pad from shares that match their hashes. Returns None if the pad is not sound."""
-    points = {c: int.from_bytes(share, "little") for c, share in list(shares.items())[:threshold]}
-    context = deal_context(session_id, deal)
-    for c, published in enumerate(deal.item.share_hashes):
-        if share_hash(context, c, scalar_bytes(interpolate(points, c + 1))) != published:
-            return None
-    pad = scalar_bytes(interpolate(points, 0))
-    return pad if pad_hash(context, pad) == deal.item.pad_hash else None
+def context_of(session_id: bytes, sum_id: SumId, author: int) -> bytes:
+    return session_id + sum_bytes(sum_id) + le16(author)

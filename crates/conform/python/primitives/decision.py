@@ -7,10 +7,11 @@ from typing import Any
 import numpy
 
 from . import Refused
-from .crypto import CONTEXTS, add_mask, deal_context, item_message, le16, pad_hash, rebuild_pad, share_matches, sum_bytes, tagged, total_digest, verify
+from .crypto import CONTEXTS, CryptoError, add_mask, context_of, item_message, le16, sum_bytes, tagged, total_digest, verify
 from .encoding import Accepted, Acknowledgement, Ballot, Begun, Committed, Deal, Promised, Record, Release, Signed, Value, canonical
 from .members import bits, marks_of, members_of
 from .session import Session
+from .sharing import check_release, is_sound, rebuild_pad
 
 CHUNK = 262_144
 MOST_MARKS = 256
@@ -21,10 +22,6 @@ class Fault(Refused):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}"
-
-
-class Unopenable(Exception):
-    """A decided sum that cannot be opened, which ends the session."""
 
 
 def expect(good: bool, kind: str, text: str) -> None:
@@ -41,7 +38,7 @@ def has_lengths(session: Session, item: Any) -> bool:
     """Returns whether the lists in an item have valid lengths (section 3.1)."""
     c = len(session.committee)
     if isinstance(item, Deal):
-        return len(item.share_hashes) == len(item.sealed.boxes) == c
+        return len(item.dealt.shares) == c and len(item.dealt.responses) == session.quorum
     if isinstance(item, Release):
         return len(item.shares) <= c
     if isinstance(item, Begun):
@@ -52,6 +49,20 @@ def has_lengths(session: Session, item: Any) -> bool:
 
 
 def verifies(session: Session, signed: Signed) -> bool:
+    return is_signed(session, signed) and (not isinstance(signed.item, Deal) or deal_is_sound(session, signed))
+
+
+def deal_is_sound(session: Session, signed: Signed[Deal]) -> bool:
+    context = context_of(session.id, signed.item.sum, signed.author)
+    return is_sound(session.committee_keys(), session.quorum, context, signed.item.dealt)
+
+
+def misdealers(session: Session, deals: list[Signed[Deal]]) -> list[int]:
+    """Returns the dealers that have signed a deal that is not sound."""
+    return [d.author for d in deals if is_signed(session, d) and not deal_is_sound(session, d)]
+
+
+def is_signed(session: Session, signed: Signed) -> bool:
     author, item, signature = signed
     return author < len(session.roster) and has_lengths(session, item) and verify(
         session.roster[author], CONTEXTS[type(item)], item_message(session.id, author, item), signature)
@@ -73,10 +84,10 @@ def check_record(session: Session, record: Record) -> None:
     expect(deals_digest(record.deals) == value.deals, kind, "the deals do not match their digest")
     expect([d.author for d in record.deals] == session.dealers(slot, members), kind, "other dealers")
     for deal in record.deals:
-        item, c = deal.item, len(session.committee)
-        expect(item.sum == value.sum, kind, "a deal of another sum")
-        expect(len(item.share_hashes) == c and len(item.sealed.boxes) == c, kind, "a deal of another committee")
-        expect(verifies(session, deal), kind, "the signature of a deal")
+        expect(deal.item.sum == value.sum, kind, "a deal of another sum")
+        expect(has_lengths(session, deal.item), kind, "a deal of another committee")
+        expect(is_signed(session, deal), kind, "the signature of a deal")
+        expect(deal_is_sound(session, deal), kind, "a deal that is not sound")
 
 
 def decides(session: Session, acks: list[Signed[Acknowledgement]], slot: int, digest: bytes) -> bool:
@@ -95,19 +106,20 @@ def release_fits(session: Session, record: Record, signed: Signed[Release]) -> b
 
 
 def release_matches(session: Session, record: Record, signed: Signed[Release]) -> bool:
-    """Returns whether there is one share for each deal, in order, each with its published hash."""
-    if [dealer for dealer, _ in signed.item.shares] != [d.author for d in record.deals]:
-        return False
+    """Returns whether a release is right (section 12)."""
     index = session.committee.index(signed.author)
-    return all(share_matches(session.id, deal, index, share)
-               for deal, (_, share) in zip(record.deals, signed.item.shares))
+    try:
+        check_release(session.id, record.deals, signed, index, session.roster[signed.author])
+    except CryptoError:
+        return False
+    return True
 
 
-def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -> list[bytes | None]:
-    """Returns every pad, from releases that match; None for a pad that is not sound (section 12)."""
+def pads_of(session: Session, record: Record, releases: list[Signed[Release]]) -> list[bytes]:
+    """Returns every pad, from releases that match (section 12)."""
     pads = []
     for place, deal in enumerate(record.deals):
-        shares = {session.committee.index(r.author): r.item.shares[place][1] for r in releases}
+        shares = {session.committee.index(r.author): r.item.shares[place] for r in releases}
         pads.append(rebuild_pad(session.id, deal, shares, session.quorum))
     return pads
 
@@ -118,32 +130,24 @@ def check_committed(session: Session, committed: Committed, slot: int) -> None:
     check_record(session, record)
     digest = value_digest(session, record.value)
     expect(decides(session, committed.acknowledgements, slot, digest), kind, "no quorum acknowledged it")
-    expect(len(committed.pads) == len(record.deals), kind, "the number of pads")
-    for pad, deal in zip(committed.pads, record.deals):
-        good = pad is None or pad_hash(deal_context(session.id, deal), pad) == deal.item.pad_hash
-        expect(good, kind, "a pad does not match its hash")
-    if None not in committed.pads:
-        expect(not committed.releases, kind, "releases where no pad is missing")
-        return
-    expect(slot == 0, kind, "a pad is missing")
-    authors = [r.author for r in committed.releases]
-    expect(len(set(authors)) == len(authors) >= session.quorum, kind, "too few releases")
+    authors = {r.author for r in committed.releases}
+    due = session.quorum if record.deals else 0
+    expect(len(authors) == len(committed.releases) == due, kind, "not the releases of a quorum")
     for release in committed.releases:
         good = release_fits(session, record, release) and verifies(session, release)
         expect(good and release_matches(session, record, release), kind, "a release does not fit")
-    expect(pads_of(session, record, committed.releases) == committed.pads, kind, "a missing pad is sound")
+    pads = pads_of(session, record, committed.releases)
+    expect(pads == committed.pads, kind, "the pads are not those of the releases")
 
 
 def opened_vector(session: Session, committed: Committed, total: bytes) -> bytes:
     """Returns the seed for the coin, and the sealed total without its pads otherwise (sections 10 and 12)."""
     value, deals = committed.record.value, committed.record.deals
     if value.sum.slot == 0:
-        parts = [le16(d.author) + pad for d, pad in zip(deals, committed.pads) if pad is not None]
+        parts = [le16(d.author) + pad for d, pad in zip(deals, committed.pads)]
         return tagged("seed", session.id, *parts)
     vector = numpy.frombuffer(total, f"<u{session.plan[value.sum.slot].word}").copy()
     for pad in committed.pads:
-        if pad is None:
-            raise Unopenable("a pad is not sound")
         add_mask(vector, -1, pad, "pad", sum_bytes(value.sum))
     return vector.tobytes()
 

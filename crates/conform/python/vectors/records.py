@@ -1,17 +1,21 @@
 """Checks the vectors `items`: signed items, records, committed aggregates, deals and releases."""
 
 from primitives import Refused
-from primitives.crypto import Identity, exchange_public, le, make_deal, open_share, rebuild_pad, scalar, share_matches
+from primitives.crypto import Identity, exchange_public
 from primitives.decision import (
     check_committed,
     check_record,
+    deal_is_sound,
     deals_digest,
+    is_signed,
+    misdealers,
     opened_vector,
     sealed_digest,
     value_digest,
     verifies,
 )
 from primitives.encoding import Ballot, SumId, canonical, decode, shown
+from primitives.sharing import check_release, make_deal, make_release
 
 from vectors.common import check, check_refused, session_of, vectors
 from vectors.wire import KINDS
@@ -27,23 +31,23 @@ RECORDS = {
     "deals not in committee order": "other dealers",
     "a deal is forged": "the signature of a deal",
     "deals of another sum": "a deal of another sum",
-    "a hash is missing": "a deal of another committee",
+    "a share is missing": "a deal of another committee",
+    "a share that its holder cannot open": "a deal that is not sound",
 }
 COMMITTED = {
     "one acknowledgement of three": "no quorum acknowledged it",
     "one acknowledgement twice": "no quorum acknowledged it",
     "acknowledgements of two ballots": "no quorum acknowledged it",
     "acknowledgements of another value": "no quorum acknowledged it",
-    "pads exchanged": "a pad does not match its hash",
-    "a pad is missing, and it is no coin": "a pad is missing",
-    "too few pads": "the number of pads",
-}
-COINS = {
-    "a pad is missing and nothing shows why": "too few releases",
-    "a pad is missing that the releases show to be sound": "a missing pad is sound",
-    "releases although no pad is missing": "releases where no pad is missing",
-    "too few releases": "too few releases",
+    "pads exchanged": "the pads are not those of the releases",
+    "too few pads": "the pads are not those of the releases",
+    "no releases": "not the releases of a quorum",
+    "too few releases": "not the releases of a quorum",
+    "more releases than a quorum": "not the releases of a quorum",
+    "one release twice": "not the releases of a quorum",
     "releases of another value": "a release does not fit",
+    "a release of a wrong share": "a release does not fit",
+    "a forged release": "a release does not fit",
 }
 
 
@@ -52,28 +56,17 @@ def check_item(session, signed):
         raise Refused("bad-signature")
 
 
-def check_release(session, deals, signed):
-    """Returns the shares {dealer: share} of a release. Refuses one without a deal or with another hash."""
-    index, shares = session.committee.index(signed.author), {}
-    for dealer, share in signed.item.shares:
-        deal = next((deal for deal in deals if deal.author == dealer and deal.item.sum == signed.item.sum), None)
-        if deal is None:
-            raise Refused("inconsistent")
-        scalar(share)
-        if not share_matches(session.id, deal, index, share):
-            raise Refused("bad-share")
-        shares[dealer] = share
-    return shares
+def check_released(session, deals, signed):
+    """Checks a release against the deals (section 12)."""
+    check_release(session.id, deals, signed, session.committee.index(signed.author), session.roster[signed.author])
 
 
 def check_deal(session, number, item, drawn):
     """Checks that a deal for this sum follows from the randomness of its dealer. Returns the pad."""
-    scalars = [le(scalar(bytes.fromhex(c)), 64) for c in drawn["coefficients"]]
-    draws = iter([*scalars, bytes.fromhex(drawn["ephemeral_secret"])])
-    pad, deal = make_deal(session.id, number, drawn["dealer"], session.committee_keys(), len(scalars), lambda _: next(draws))
-    check("pad hash", deal.pad_hash == item.pad_hash)
-    check("share hashes of the deal", deal.share_hashes == item.share_hashes)
-    check("boxes of the deal", deal.sealed == item.sealed and deal == item)
+    draws = [bytes.fromhex(c) + bytes(32) for c in drawn["coefficients"]]
+    pad, deal = make_deal(session.id, number, drawn["dealer"], session.committee_keys(), len(draws), lambda _: draws.pop(0))
+    check("shares of the deal", deal.dealt.shares == item.dealt.shares)
+    check("proof of the deal", deal == item)
     return pad
 
 
@@ -87,8 +80,13 @@ def check_items():
         signed = decode(f"Signed<{kind}>", bytes.fromhex(case["signed"]))
         check(f"canonical {kind}", canonical(kind, signed.item).hex() == case["canonical"])
         check(f"decode {kind}", shown(kind, signed.item) == case["item"] and signed.author == case["author"])
-        made = identities[case["author"]].sign_item(session.id, case["author"], signed.item)
+        owner, index = identities[case["author"]], session.committee.index(case["author"])
+        made = owner.sign_item(session.id, case["author"], signed.item)
         check(f"signature on {kind}", made == signed)
+        if kind == "Release":
+            deals = [decode("Signed<Deal>", bytes.fromhex(deal["signed"])) for deal in file["deals"]]
+            parts = signed.item.sum, signed.item.value, case["author"], index, deals, owner
+            check("shares and proof of a release", make_release(session.id, *parts) == signed.item)
         check_item(session, signed)
         if kind == "ViewKey":
             secret = bytes.fromhex(file["view_secrets"][case["author"]])
@@ -104,12 +102,11 @@ def check_items():
     for case in file["deals"]:
         item = decode("Signed<Deal>", bytes.fromhex(case["signed"])).item
         pad = check_deal(session, number, item, case)
-        check("pad", pad.hex() == case["pad"] and item.pad_hash.hex() == case["pad_hash"])
+        check("pad", pad.hex() == case["pad"])
     check_committed(session, decode("Committed", bytes.fromhex(file["committed"])), 1)
-    for name in ("coin", "coin_with_an_unsound_deal"):
-        committed = decode("Committed", bytes.fromhex(file[name]["committed"]))
-        check_committed(session, committed, 0)
-        check(name, opened_vector(session, committed, b"").hex() == file[name]["seed"])
+    committed = decode("Committed", bytes.fromhex(file["coin"]["committed"]))
+    check_committed(session, committed, 0)
+    check("coin", opened_vector(session, committed, b"").hex() == file["coin"]["seed"])
     for case in file["bad"]:
         signed = decode(f"Signed<{KINDS[case['context']]}>", bytes.fromhex(case["signed"]))
         check_refused(case["what"], case["class"], check_item, session, signed)
@@ -119,19 +116,12 @@ def check_items():
     for case in file["bad_committed"]:
         bad = decode("Committed", bytes.fromhex(case["committed"]))
         check_refused(case["what"], case["class"], check_committed, session, bad, 1, why=COMMITTED[case["what"]])
-    for case in file["bad_coins"]:
-        bad = decode("Committed", bytes.fromhex(case["committed"]))
-        check_refused(case["what"], case["class"], check_committed, session, bad, 0, why=COINS[case["what"]])
     for case in file["bad_releases"]:
         release = decode("Signed<Release>", bytes.fromhex(case["signed"]))
         check_item(session, release)
-        check_refused(case["what"], case["class"], check_release, session, record.deals, release)
+        check_refused(case["what"], case["class"], check_released, session, record.deals, release)
     for case in file["bad_deals"]:
         deal = decode("Signed<Deal>", bytes.fromhex(case["signed"]))
-        check_item(session, deal)
-        if case["holder"] is None:
-            shares = {index: bytes.fromhex(share) for index, share in enumerate(case["shares"])}
-            check(case["what"], rebuild_pad(session.id, deal, shares, session.quorum) is None)
-        else:
-            index = session.committee.index(case["holder"])
-            check_refused(case["what"], case["class"], open_share, session.id, deal, index, identities[case["holder"]])
+        check(f"{case['what']}: signed, and not sound", is_signed(session, deal) and not deal_is_sound(session, deal))
+        check(f"{case['what']}: its dealer is named", misdealers(session, [deal]) == [deal.author])
+        check("class of a bad deal", case["class"] == "bad-deal")

@@ -3,8 +3,8 @@
 import re
 
 from blake3 import blake3
-from primitives import PROTOCOL
-from primitives.crypto import Identity, Stream, add_words, agree, agreement_key, ballot_bytes, context_of, le, scalar, share_hash, share_of, total_digest
+from primitives import PROTOCOL, sharing
+from primitives.crypto import Identity, Stream, add_words, agree, agreement_key, ballot_bytes, context_of, le, total_digest
 from primitives.encoding import SPECIFICATION, Ballot, SumId, canonical, decode
 from primitives.members import members_of
 
@@ -18,28 +18,32 @@ def worked_bytes():
     """Yields (name, bytes) for each line of section 12.1, from the vectors; None for an empty line."""
     file = vectors("items")
     session = session_of(file["toml"])
-    number, deal = SumId(Ballot(**file["sum"]["ballot"]), file["sum"]["slot"]), file["deals"][0]
-    context, total = context_of(session.id, number, 0), bytes.fromhex(file["total"])
-    coefficients = [scalar(bytes.fromhex(c)) for c in deal["coefficients"]]
-    share = share_of(coefficients, 1)
+    sum_id, drawn = SumId(Ballot(**file["sum"]["ballot"]), file["sum"]["slot"]), file["deals"][0]
+    context, total = context_of(session.id, sum_id, drawn["dealer"]), bytes.fromhex(file["total"])
+    polynomial = [sharing.number(bytes.fromhex(c)) for c in drawn["coefficients"]]
+    secret, dealt = sharing.deal(session.committee_keys(), polynomial, context)
     yield "id", session.id
-    yield "ballot (1, 1)", ballot_bytes(number.ballot)
-    yield "slot 1", le(number.slot, 4)
+    yield "ballot (1, 1)", ballot_bytes(sum_id.ballot)
+    yield "slot 1", le(sum_id.slot, 4)
     yield None
     yield "total's bytes", total
     yield "their BLAKE3", blake3(total).digest()
     yield "tag and 0x00", PROTOCOL + b" total\0"
     yield "total = SHA-256(tag || id || ballot || slot || BLAKE3)", None
-    yield "", total_digest(session.id, number, total)
+    yield "", total_digest(session.id, sum_id, total)
     yield None
-    yield "pad of dealer 0", bytes.fromhex(deal["pad"])
-    yield "coefficient of x", bytes.fromhex(deal["coefficients"][1])
-    yield "share f(2) of index 1", share
-    yield "tag and 0x00", PROTOCOL + b" share\0"
-    yield "LE64(46)", le(len(context) - 2, 8)
-    yield "dealer, index", le(0, 2) + le(1, 2)
-    yield "hash = SHA-256(tag || LE64(46) || id || ballot || slot || dealer || index || share)", None
-    yield "", share_hash(context, 1, share)
+    yield f"f_0 of dealer {drawn['dealer']}", bytes.fromhex(drawn["coefficients"][0])
+    yield "f_1", bytes.fromhex(drawn["coefficients"][1])
+    yield "f(2), of index 1", le(sharing.value(polynomial, 1), 32)
+    yield "key of index 1", session.committee_keys()[1]
+    yield "Y_1 = f(2) A_1", dealt.shares[1]
+    yield "challenge e", dealt.challenge
+    yield "response z_0", dealt.responses[0]
+    yield "64 f_0 B", secret
+    yield "tag and 0x00", PROTOCOL + b" pad\0"
+    yield "dealer", le(drawn["dealer"], 2)
+    yield "pad = SHA-256(tag || id || ballot || slot || dealer || 64 f_0 B)", None
+    yield "", bytes.fromhex(drawn["pad"])
     yield None
     case = next(case for case in file["good"] if case["context"] == "acknowledgement")
     encoded = bytes.fromhex(case["canonical"])

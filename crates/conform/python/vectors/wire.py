@@ -1,4 +1,4 @@
-"""Checks the vectors of encodings, keys, streams, shares, envelopes, messages and faults."""
+"""Checks the vectors of encodings, keys, streams, shares, messages and faults."""
 
 import numpy
 from primitives import Refused
@@ -11,18 +11,13 @@ from primitives.crypto import (
     agree,
     derive,
     exchange_public,
-    interpolate,
     le,
     peer_id,
     read_peer_id,
-    scalar,
-    seal,
-    share_hash,
-    share_of,
-    unseal,
     verify,
 )
 from primitives.encoding import TYPES, Malformed, canonical, decode, decode_message, encode_message, frame, shown
+from primitives.sharing import deal, is_opened, is_sound, number, open_shares, reconstruct
 
 from vectors.common import check, check_refused, vectors
 
@@ -97,38 +92,49 @@ def check_streams():
 
 
 def check_sharing():
-    file = vectors("shamir")
+    file = vectors("sharing")
     for case in file["good"]:
-        coefficients = [scalar(bytes.fromhex(c)) for c in case["coefficients"]]
-        n, threshold = case["n"], case["threshold"]
-        context = bytes.fromhex(case["context"]) + le(case["dealer"], 2)
-        shares = [share_of(coefficients, i) for i in range(n)]
-        check(f"shares {threshold} of {n}", [share.hex() for share in shares] == case["shares"])
-        check(f"key {threshold} of {n}", le(coefficients[0], 32).hex() == case["key"])
-        hashes = [share_hash(context, i, share).hex() for i, share in enumerate(shares)]
-        check(f"share hashes {threshold} of {n}", hashes == case["hashes"])
-        some = {i: scalar(shares[i]) for i in range(n - threshold, n)}
-        check(f"interpolate {threshold} of {n}", all(interpolate(some, i + 1) == scalar(shares[i]) for i in range(n)))
-        check(f"secret {threshold} of {n}", interpolate(some, 0) == coefficients[0])
+        threshold, context = case["threshold"], bytes.fromhex(case["context"])
+        members = [Identity(bytes.fromhex(seed)) for seed in case["seeds"]]
+        keys, name = [member.public for member in members], f"{threshold} of {len(members)}"
+        polynomial = [number(bytes.fromhex(c)) for c in case["coefficients"]]
+        secret, dealt = deal(keys, polynomial, context)
+        check(f"deal {name}", canonical("Dealt", dealt).hex() == case["dealt"])
+        check(f"secret {name}", secret.hex() == case["secret"])
+        check(f"sound {name}", is_sound(keys, threshold, context, dealt))
+        shares = {}
+        for opened in case["opened"]:
+            place = opened["place"]
+            check(f"sealed {name}", opened["sealed"] == [dealt.shares[place].hex()])
+            shares[place] = check_opened(members[place], opened)[0]
+        check(f"reconstruct {name}", reconstruct(shares) == secret)
     reduced = int.from_bytes(bytes.fromhex(file["reduced"]["random"]), "little") % ORDER
     check("reduced", le(reduced, 32).hex() == file["reduced"]["scalar"])
-    for case in file["bad"]:
-        check_refused(case["what"], case["class"], scalar, bytes.fromhex(case["share"]))
-    file = vectors("envelope")
-    for case in file["good"]:
-        secret, context = bytes.fromhex(case["ephemeral_secret"]), bytes.fromhex(case["context"])
-        check("ephemeral", exchange_public(secret).hex() == case["ephemeral"])
-        sealed = decode("Sealed", bytes.fromhex(case["encoded"]))
-        check("sealed", shown("Sealed", sealed) == {"ephemeral": case["ephemeral"], "boxes": case["boxes"]})
-        owners = [Identity(bytes.fromhex(seed)) for seed in case["seeds"]]
-        plain = [bytes.fromhex(text) for text in case["plain"]]
-        made = seal(context, [owner.public for owner in owners], plain, secret)
-        for i, (owner, text) in enumerate(zip(owners, plain)):
-            check(f"seal {i}", made.boxes[i].hex() == case["boxes"][i])
-            check(f"open {i}", unseal(context, sealed, i, owner) == text)
-    for case in file["bad"]:
-        sealed, owner = decode("Sealed", bytes.fromhex(case["sealed"])), Identity(bytes.fromhex(case["seed"]))
-        check_refused(case["what"], case["class"], unseal, bytes.fromhex(case["context"]), sealed, case["index"], owner)
+    members = [Identity(bytes.fromhex(seed)) for seed in file["seeds"]]
+    keys = [member.public for member in members]
+    for case in file["bad_deals"]:
+        dealt = decode("Dealt", bytes.fromhex(case["dealt"]))
+        check(case["what"], not is_sound(keys, file["threshold"], bytes.fromhex(case["context"]), dealt))
+    check_opened(members[0], file["opened"])
+    sealed = [bytes.fromhex(share) for share in file["opened"]["sealed"]]
+    for case in file["bad_openings"]:
+        shares = [bytes.fromhex(share) for share in case["shares"]]
+        proof = bytes.fromhex(case["challenge"]), bytes.fromhex(case["response"])
+        context = bytes.fromhex(case["context"])
+        check(case["what"], not is_opened(keys[case["place"]], context, sealed, shares, *proof))
+    for case in file["secrets"]:
+        shares = {place: bytes.fromhex(share) for place, share in case["shares"]}
+        check("secret of opened shares", reconstruct(shares).hex() == case["secret"])
+
+
+def check_opened(member, case):
+    """Checks shares that a member has opened, and their proof. Returns the shares."""
+    context, sealed = bytes.fromhex(case["context"]), [bytes.fromhex(share) for share in case["sealed"]]
+    shares, challenge, response = open_shares(member, context, sealed)
+    check("opened shares", [share.hex() for share in shares] == case["shares"])
+    check("proof of opened shares", (challenge.hex(), response.hex()) == (case["challenge"], case["response"]))
+    check("right shares", is_opened(member.public, context, sealed, shares, challenge, response))
+    return shares
 
 
 def innermost(message):

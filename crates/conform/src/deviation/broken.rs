@@ -33,7 +33,7 @@ const fn by_child(name: &'static str, about: &'static str, sections: &'static st
 }
 
 /// Deviations of a leader towards its child.
-pub(super) const BY_LEADER: [Kind; 22] = [
+pub(super) const BY_LEADER: [Kind; 23] = [
     by_leader("prepare-for-another", "a prepare for another proposer", "section 8", |case| {
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { proposer: case.to, ..*ballot }))])
@@ -116,12 +116,21 @@ pub(super) const BY_LEADER: [Kind; 22] = [
         let (ballot, _) = order_to_sum(case)?;
         after(case, &Message::View(view::Message::Up(ballot, Report::Keys(Vec::new()))))
     }),
-    by_leader("accept-too-long", "a record whose deal has a hash too many", "section 9, M9.2", |case| {
+    by_leader("accept-too-long", "a record whose deal has a share too many", "section 9, M9.2", |case| {
         let Message::View(view::Message::Down(ballot, Order::Accept(record))) = case.message else {
             return None;
         };
         let mut record = record.clone();
         record.deals.iter_mut().for_each(|deal| lengthen(case, deal));
+        let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
+        Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
+    }),
+    by_leader("accept-bad-share", "a record with a deal that one member cannot open", "section 12", |case| {
+        let Message::View(view::Message::Down(ballot, Order::Accept(record))) = case.message else {
+            return None;
+        };
+        let mut record = record.clone();
+        misdeal(case, record.deals.iter_mut().find(|deal| deal.author == case.ctx.me)?);
         let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
         Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
     }),
@@ -153,7 +162,7 @@ pub(super) const BY_LEADER: [Kind; 22] = [
 ];
 
 /// Deviations of a child towards its leader.
-pub(super) const BY_CHILD: [Kind; 32] = [
+pub(super) const BY_CHILD: [Kind; 33] = [
     Kind {
         ungreeted: true,
         ..by_child("before-hello", "a message before hello", "section 7", |case| {
@@ -254,7 +263,7 @@ pub(super) const BY_CHILD: [Kind; 32] = [
         let (ballot, slot) = hold(case)?;
         after(case, &Message::View(view::Message::Up(ballot, Report::Release(slot, Vec::new()))))
     }),
-    by_child("deal-too-long", "a deal with a hash too many", "section 9, M9.2", |case| {
+    by_child("deal-too-long", "a deal with a share too many", "section 9, M9.2", |case| {
         let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) =
             case.message
         else {
@@ -262,6 +271,17 @@ pub(super) const BY_CHILD: [Kind; 32] = [
         };
         let mut deals = deals.clone();
         lengthen(case, deals.iter_mut().find(|deal| deal.author == case.ctx.me)?);
+        let hold = Report::TotalReady { slot: *slot, total: *total, deals };
+        Some(vec![wire::encode(&Message::View(view::Message::Up(*ballot, hold)))])
+    }),
+    by_child("deal-bad-share", "a deal that one member cannot open", "section 12", |case| {
+        let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) =
+            case.message
+        else {
+            return None;
+        };
+        let mut deals = deals.clone();
+        misdeal(case, deals.iter_mut().find(|deal| deal.author == case.ctx.me)?);
         let hold = Report::TotalReady { slot: *slot, total: *total, deals };
         Some(vec![wire::encode(&Message::View(view::Message::Up(*ballot, hold)))])
     }),
@@ -279,14 +299,14 @@ pub(super) const BY_CHILD: [Kind; 32] = [
     by_child("total-from-child", "a chunk of the total from a child", "section 13", |case| {
         chunk(case, Direction::Up, |direction, _, _| *direction = Direction::Down)
     }),
-    by_child("share-wrong", "a released share that does not fit its hash", "section 12", |case| {
+    by_child("share-wrong", "a released share that is not the dealt one", "section 12", |case| {
         let Message::View(view::Message::Up(ballot, Report::Release(slot, items))) = case.message else {
             return None;
         };
         let mut items = items.clone();
         let own = items.iter_mut().find(|item| item.author == case.ctx.me)?;
         let mut release = own.item.clone();
-        release.shares.first_mut()?.1[0] ^= 1;
+        release.shares.rotate_left(1);
         *own = Signed::new(case.ctx, release);
         Some(vec![wire::encode(&Message::View(view::Message::Up(*ballot, Report::Release(*slot, items))))])
     }),
@@ -459,10 +479,19 @@ fn chunk(
     Some(vec![wire::encode(&Message::View(view::Message::Reduce(chunk)))])
 }
 
-/// Adds a hash to a deal; signs it again if it is the node's own.
+/// Adds a share to a deal; signs it again if it is the node's own.
 fn lengthen(case: &Case<'_>, deal: &mut Signed<Deal>) {
-    deal.item.share_hashes.push([0; 32]);
+    deal.item.dealt.shares.push([0; 32]);
     if deal.author == case.ctx.me {
         *deal = Signed::new(case.ctx, deal.item.clone());
     }
+}
+
+/// Gives the first member of the committee the share of the last one, and signs the node's own deal again.
+fn misdeal(case: &Case<'_>, deal: &mut Signed<Deal>) {
+    let mut item = deal.item.clone();
+    if let Some(last) = item.dealt.shares.last().copied() {
+        item.dealt.shares[0] = last;
+    }
+    *deal = Signed::new(case.ctx, item);
 }

@@ -10,7 +10,7 @@ use flyswarm_sealed_sum::protocol::committee::Promise;
 use flyswarm_sealed_sum::protocol::failure::Failure;
 use flyswarm_sealed_sum::protocol::message::{Message, VERSION};
 use flyswarm_sealed_sum::protocol::promise::{Begun, Promised, bits_of};
-use flyswarm_sealed_sum::protocol::record::{Acknowledgement, NO_VALUE};
+use flyswarm_sealed_sum::protocol::record::{Acknowledgement, NO_VALUE, Record};
 use flyswarm_sealed_sum::protocol::signed::{Item, Signed};
 use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use flyswarm_sealed_sum::protocol::transfer::{self, Want};
@@ -38,8 +38,8 @@ fn class(fault: &Fault) -> &'static str {
         Fault::OutOfOrder(_) => "out-of-order",
         Fault::Inconsistent(_) => "inconsistent",
         Fault::BadSignature(_) => "bad-signature",
-        Fault::BadShare(_) => "bad-share",
-        Fault::BadDeal(_) => "bad-deal",
+        Fault::BadShare => "bad-share",
+        Fault::BadDeal => "bad-deal",
         Fault::TwoValues => "two-values",
         Fault::LowOrderKey => "low-order-key",
         Fault::BadRecord(_) => "bad-record",
@@ -120,6 +120,12 @@ pub(crate) fn faults() -> Value {
         (begun, run.sent(child, leader, keys))
     };
 
+    let misdealt = |dealer: Peer| {
+        let deal = foreign.deals.iter().find(|deal| deal.author == dealer).expect("all deal");
+        let mut item = deal.item.clone();
+        item.dealt.shares.swap(0, 1);
+        Signed::new(by(dealer), item)
+    };
     let blamed: Vec<(&str, u64, Peer, Peer, Message)> = vec![
         ("a message before hello", START, leader, child, status()),
         ("hello twice", GREETED, leader, child, hello()),
@@ -251,6 +257,17 @@ pub(crate) fn faults() -> Value {
         ("hold of a later slot", SUMMING, child, leader, {
             let deals = made(2).deals.into_iter().filter(|deal| deal.author == child).collect();
             up(view, Report::TotalReady { slot: 2, total: [0; 32], deals })
+        }),
+        ("a deal that one member cannot open", SUMMING, child, leader, {
+            up(view, Report::TotalReady { slot: 1, total: [0; 32], deals: vec![misdealt(child)] })
+        }),
+        ("a record with a deal of the leader that one member cannot open", SUMMING, leader, child, {
+            let mut deals = foreign.deals.clone();
+            let own = deals.iter_mut().find(|deal| deal.author == leader).expect("all deal");
+            *own = misdealt(leader);
+            let Record { value, .. } = foreign.record.clone();
+            let record = Record::new(value.sum, value.members, value.total, deals);
+            down(view, Order::Accept(record))
         }),
         ("a chunk that is not the next", SUMMING, child, leader, chunk(sum, Direction::Up, 1, 12)),
         ("a chunk of another length", SUMMING, child, leader, chunk(sum, Direction::Up, 0, 8)),

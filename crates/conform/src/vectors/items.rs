@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use flyswarm::session::Peer;
 use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
-use flyswarm_sealed_sum::crypto::envelope;
-use flyswarm_sealed_sum::crypto::shamir::{self, Share};
+use flyswarm_sealed_sum::protocol::Fault;
 use flyswarm_sealed_sum::protocol::all_reduce::total_digest;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::context::Context;
@@ -33,13 +32,12 @@ pub(crate) struct Made {
     pub(crate) committed: Committed,
 }
 
-/// Returns the random bytes of one deal in a committee of three: secret, one coefficient, ephemeral key.
-fn deal_random(slot: u32, dealer: Peer) -> [u8; 160] {
+/// Returns the random bytes of one deal in a committee of three: two coefficients.
+fn deal_random(slot: u32, dealer: Peer) -> [u8; 128] {
     let label = |what: &str| format!("{what} of slot {slot} by {dealer}");
-    let mut out = [0; 160];
+    let mut out = [0; 128];
     out[..31].copy_from_slice(&bytes::<31>(&label("secret")));
     out[64..95].copy_from_slice(&bytes::<31>(&label("coefficient")));
-    out[128..].copy_from_slice(&bytes::<32>(&label("ephemeral")));
     out
 }
 
@@ -74,18 +72,12 @@ pub(crate) fn made(slot: u32) -> Made {
         .iter()
         .map(|ctx| Signed::new(ctx, Acknowledgement { ballot: sum.ballot, slot, value }))
         .collect();
-    let releases: Vec<_> = committee
-        .iter()
-        .enumerate()
-        .map(|(i, ctx)| {
-            Signed::new(ctx, Release { sum, value, shares: deal::own_shares(ctx, i, &deals).unwrap() })
-        })
-        .collect();
+    let releases: Vec<_> = committee.iter().map(|ctx| deal::release(ctx, &record).unwrap()).collect();
     let committed = Committed {
         record: record.clone(),
         acknowledgements: acknowledgements[..2].to_vec(),
-        pads: pads.iter().copied().map(Some).collect(),
-        releases: Vec::new(),
+        pads: pads.clone(),
+        releases: releases[..2].to_vec(),
     };
     committed.check(&contexts[0]).unwrap();
     Made { contexts, keys, deals, pads, total, record, acknowledgements, releases, committed }
@@ -141,7 +133,7 @@ pub(crate) fn items() -> Value {
         tamper(ctx, "another key", &made.keys[0], |bytes| bytes[5] ^= 1),
         tamper(ctx, "another signature", &made.acknowledgements[0], |bytes| *bytes.last_mut().unwrap() ^= 1),
         tamper(ctx, "another share", &made.releases[0], |bytes| bytes[6] ^= 1),
-        tamper(ctx, "another envelope", &made.deals[0], |bytes| {
+        tamper(ctx, "another response", &made.deals[0], |bytes| {
             let at = bytes.len() - 64 - 1;
             bytes[at] ^= 1;
         }),
@@ -167,16 +159,13 @@ pub(crate) fn items() -> Value {
             json!({
                 "dealer": deal.author,
                 "coefficients": [hex(&random[..32]), hex(&random[64..96])],
-                "ephemeral_secret": hex(&random[128..]),
                 "pad": hex(pad),
-                "pad_hash": hex(deal::pad_hash(ctx, sum_id(1), deal.author, pad)),
                 "signed": hex(wire::canonical(deal)),
             })
         })
         .collect();
     let coin = self::made(0);
     let seed = coin.committed.seed(ctx);
-    let without = unsound();
     json!({
         "about": "items of one sum of slot 1 over three peers, and of a coin (spec, sections 3, 10, 12)",
         "toml": small_text(3),
@@ -193,8 +182,6 @@ pub(crate) fn items() -> Value {
         "value_digest": hex(made.record.digest(ctx)),
         "committed": hex(wire::canonical(&made.committed)),
         "coin": { "committed": hex(wire::canonical(&coin.committed)), "seed": hex(seed) },
-        "coin_with_an_unsound_deal": { "committed": hex(wire::canonical(&without)), "seed": hex(without.seed(ctx)) },
-        "bad_coins": bad_coins(&coin.committed, &without),
         "bad": bad,
         "bad_records": bad_records(&made),
         "bad_committed": bad_committed(&made),
@@ -232,9 +219,13 @@ fn bad_records(made: &Made) -> Vec<Value> {
     let mut swapped = made.deals.clone();
     swapped.swap(0, 1);
     let mut forged = made.deals.clone();
-    forged[0].item.pad_hash[0] ^= 1;
+    forged[0].item.dealt.challenge[0] ^= 1;
     let mut short = made.deals.clone();
-    short[0].item.share_hashes.pop();
+    short[0].item.dealt.shares.pop();
+    let mut misdealt = made.deals.clone();
+    let mut item = misdealt[1].item.clone();
+    item.dealt.shares.swap(0, 1);
+    misdealt[1] = Signed::new(&made.contexts[misdealt[1].author.index()], item);
     [
         ("deals do not match their digest", wrong_digest),
         ("no such slot", no_slot),
@@ -245,72 +236,13 @@ fn bad_records(made: &Made) -> Vec<Value> {
         ("deals not in committee order", other(members(), swapped)),
         ("a deal is forged", other(members(), forged)),
         ("deals of another sum", other(members(), self::made(2).deals)),
-        ("a hash is missing", other(members(), short)),
+        ("a share is missing", other(members(), short)),
+        ("a share that its holder cannot open", other(members(), misdealt)),
     ]
     .into_iter()
     .map(|(what, record)| {
         let text = record.check(ctx).expect_err(what);
         json!({ "what": what, "record": hex(wire::canonical(&record)), "class": "bad-record", "text": text })
-    })
-    .collect()
-}
-
-/// Makes a coin with one inconsistent deal, and the releases that show it.
-fn unsound() -> Committed {
-    let coin = self::made(0);
-    let contexts = &coin.contexts;
-    let mut deals = coin.deals.clone();
-    let dealer = &*contexts[deals[1].author.index()];
-    let mut crooked = deals[1].item.clone();
-    crooked.share_hashes[2] = crooked.share_hashes[1];
-    deals[1] = Signed::new(dealer, crooked);
-    let Record { value, .. } = coin.record;
-    let record = Record::new(value.sum, value.members, value.total, deals.clone());
-    let digest = record.digest(dealer);
-    let committee: Vec<_> = dealer.committee.iter().map(|peer| &*contexts[peer.index()]).collect();
-    let acknowledge = |ctx: &&Context| {
-        Signed::new(ctx, Acknowledgement { ballot: value.sum.ballot, slot: 0, value: digest })
-    };
-    let release = |(i, ctx): (usize, &&Context)| {
-        let shares = deal::own_shares(ctx, i, &deals).unwrap();
-        Signed::new(ctx, Release { sum: value.sum, value: digest, shares })
-    };
-    let mut pads = coin.committed.pads;
-    pads[1] = None;
-    let committed = Committed {
-        record,
-        acknowledgements: committee[..2].iter().map(acknowledge).collect(),
-        pads,
-        releases: committee[..2].iter().enumerate().map(release).collect(),
-    };
-    committed.check(dealer).unwrap();
-    committed
-}
-
-/// Makes coins whose claims about a deal contradict its shares.
-fn bad_coins(sound: &Committed, unsound: &Committed) -> Vec<Value> {
-    let ctx = &*self::made(0).contexts[0];
-    let mut without = sound.clone();
-    without.pads[1] = None;
-    let mut with_releases = without.clone();
-    with_releases.releases = self::made(0).releases[..2].to_vec();
-    let mut needless = sound.clone();
-    needless.releases = with_releases.releases.clone();
-    let mut one = unsound.clone();
-    one.releases.pop();
-    let mut foreign = unsound.clone();
-    foreign.releases = with_releases.releases.clone();
-    [
-        ("a pad is missing and nothing shows why", without),
-        ("a pad is missing that the releases show to be sound", with_releases),
-        ("releases although no pad is missing", needless),
-        ("too few releases", one),
-        ("releases of another value", foreign),
-    ]
-    .into_iter()
-    .map(|(what, committed)| {
-        let text = committed.check(ctx).expect_err(what);
-        json!({ "what": what, "committed": hex(wire::canonical(&committed)), "class": "bad-record", "text": text })
     })
     .collect()
 }
@@ -323,10 +255,15 @@ fn bad_committed(made: &Made) -> Vec<Value> {
     ballot.counter += 1;
     let later = Acknowledgement { ballot, slot: 1, value: one.item.value };
     let outvoted = Signed::new(&made.contexts[made.acknowledgements[1].author.index()], later);
+    let released = |releases: Vec<_>| Committed { releases, ..made.committed.clone() };
+    let of = |places: &[usize]| places.iter().map(|&place| made.releases[place].clone()).collect::<Vec<_>>();
+    let mut item = made.releases[1].item.clone();
+    item.shares.swap(0, 1);
+    let wrong = Signed::new(&made.contexts[made.releases[1].author.index()], item);
+    let mut forged = made.releases[1].clone();
+    forged.author = made.releases[2].author;
     let mut wrong_pad = made.committed.clone();
     wrong_pad.pads.swap(0, 1);
-    let mut no_pad = made.committed.clone();
-    no_pad.pads[2] = None;
     let mut short = made.committed.clone();
     short.pads.pop();
     [
@@ -335,8 +272,14 @@ fn bad_committed(made: &Made) -> Vec<Value> {
         ("acknowledgements of two ballots", acknowledged(vec![one.clone(), outvoted])),
         ("acknowledgements of another value", acknowledged(self::made(2).acknowledgements)),
         ("pads exchanged", wrong_pad),
-        ("a pad is missing, and it is no coin", no_pad),
         ("too few pads", short),
+        ("no releases", released(vec![])),
+        ("too few releases", released(of(&[0]))),
+        ("more releases than a quorum", released(of(&[0, 1, 2]))),
+        ("one release twice", released(of(&[0, 0]))),
+        ("releases of another value", released(self::made(2).releases[..2].to_vec())),
+        ("a release of a wrong share", released(vec![made.releases[0].clone(), wrong])),
+        ("a forged release", released(vec![made.releases[0].clone(), forged])),
     ]
     .into_iter()
     .map(|(what, committed)| {
@@ -349,17 +292,19 @@ fn bad_committed(made: &Made) -> Vec<Value> {
 fn bad_releases(made: &Made) -> Vec<Value> {
     let author = &*made.contexts[made.releases[0].author.index()];
     let good = &made.releases[0].item;
-    let with = |shares| Release { shares, ..good.clone() };
-    let (first, second) = (good.shares[0], good.shares[1]);
-    let mut forged = first;
-    forged.1[0] ^= 1;
-    let mut above = first;
-    above.1 = [0xff; 32];
+    let with = |change: &dyn Fn(&mut Release)| {
+        let mut release = good.clone();
+        change(&mut release);
+        release
+    };
+    let other = &made.releases[1].item;
     [
-        ("a forged share", "bad-share", with(vec![forged])),
-        ("a share that is no scalar", "bad-share", with(vec![above])),
-        ("another dealer's share", "bad-share", with(vec![(first.0, second.1)])),
-        ("a share of another sum", "inconsistent", Release { sum: sum_id(2), ..good.clone() }),
+        ("shares exchanged", "bad-share", with(&|release| release.shares.swap(0, 1))),
+        ("a share that is not a point", "bad-share", with(&|release| release.shares[0] = [2; 32])),
+        ("another member's share", "bad-share", with(&|release| release.shares[0] = other.shares[0])),
+        ("another member's proof", "bad-share", with(&|release| release.response = other.response)),
+        ("a share is missing", "inconsistent", with(&|release| drop(release.shares.pop()))),
+        ("a share of another sum", "inconsistent", with(&|release| release.sum = sum_id(2))),
     ]
     .into_iter()
     .map(|(what, class, release)| {
@@ -371,74 +316,32 @@ fn bad_releases(made: &Made) -> Vec<Value> {
     .collect()
 }
 
-/// Makes bad deals that look sound to most peers. Only the holder of a bad share, or the peer that
-/// combines the shares, can detect the fault.
+/// Makes deals that their dealer has signed and that some member cannot open, or that do not belong to one
+/// secret.
 fn bad_deals(made: &Made) -> Vec<Value> {
     let dealer = &*made.contexts[made.deals[0].author.index()];
     let good = &made.deals[0].item;
-    let mut wrong_hash = good.clone();
-    wrong_hash.share_hashes[1][0] ^= 1;
-    let mut altered = good.clone();
-    altered.sealed.boxes[1][0] ^= 1;
-    let mut exchanged = good.clone();
-    exchanged.sealed.boxes.swap(0, 1);
-    let keys: Vec<_> = dealer.committee.iter().map(|&peer| dealer.session.key(peer)).collect();
-    let mut no_scalar = good.clone();
-    let context = [&dealer.id.0[..], &good.sum.to_bytes(), &dealer.me.0.to_le_bytes()].concat();
-    let raw = [All([0xff; 32]), All([0xff; 32]), All([0xff; 32])];
-    no_scalar.sealed = envelope::seal(&keys, &raw, &context, &mut Given::new(&bytes::<32>("no scalar")));
-    let holder = &*made.contexts[dealer.committee[1].index()];
-    let mut out: Vec<_> = [
-        ("a hash does not match its share", wrong_hash),
-        ("an envelope is altered", altered),
-        ("envelopes are exchanged", exchanged),
-        ("shares are no scalars", no_scalar),
+    let with = |change: &dyn Fn(&mut Deal)| {
+        let mut deal = good.clone();
+        change(&mut deal);
+        deal
+    };
+    [
+        ("another member's share", with(&|deal| deal.dealt.shares[1] = deal.dealt.shares[0])),
+        ("another dealer's share", with(&|deal| deal.dealt.shares[1] = made.deals[1].item.dealt.shares[1])),
+        ("another dealer's deal", with(&|deal| deal.dealt = made.deals[1].item.dealt.clone())),
+        ("a deal of another sum", with(&|deal| deal.dealt = self::made(2).deals[0].item.dealt.clone())),
+        ("a share that is not a point", with(&|deal| deal.dealt.shares[2] = [2; 32])),
     ]
     .into_iter()
     .map(|(what, deal)| {
         let deal = Signed::new(dealer, deal);
-        let (blamed, fault) = deal::own_shares(holder, 1, std::slice::from_ref(&deal)).expect_err(what);
-        assert_eq!(blamed, dealer.me);
+        assert!(deal.is_signed(dealer) && !deal.verify(dealer), "{what}");
+        assert_eq!(deal::liars(dealer, std::slice::from_ref(&deal)).collect::<Vec<_>>(), [dealer.me]);
         json!({
-            "what": what, "holder": holder.me, "signed": hex(wire::canonical(&deal)), "class": "bad-deal",
-            "text": fault.to_string(),
+            "what": what, "signed": hex(wire::canonical(&deal)), "class": "bad-deal",
+            "text": Fault::BadDeal.to_string(),
         })
     })
-    .collect();
-
-    // The third share is a copy of the second. It fits its hash, so its holder cannot detect the fault.
-    // A peer that opens the deal with the first two shares must see that it is not on their polynomial.
-    let share = |place: usize| All(made.releases[place].item.shares[0].1);
-    let second = Share::from_bytes(share(1).0).expect("a share");
-    let mut crooked = good.clone();
-    let bound = &context[..context.len() - 2];
-    crooked.share_hashes[2] = shamir::share_hash(bound, dealer.me.0, 2, &second);
-    let ephemeral = bytes::<32>("crooked");
-    crooked.sealed =
-        envelope::seal(&keys, &[share(0), share(1), share(1)], &context, &mut Given::new(&ephemeral));
-    let holder = &*made.contexts[dealer.committee[2].index()];
-    let crooked_deal = Signed::new(dealer, crooked.clone());
-    assert!(deal::own_shares(holder, 2, std::slice::from_ref(&crooked_deal)).is_ok());
-    let crooked = Signed::new(dealer, crooked);
-    let mut opening = Opening::default();
-    for release in &made.releases[..2] {
-        let only = Release { shares: vec![release.item.shares[0]], ..release.item.clone() };
-        let author = &*made.contexts[release.author.index()];
-        opening.add(dealer, std::slice::from_ref(&crooked), &Signed::new(author, only)).unwrap();
-    }
-    assert_eq!(opening.pads(dealer, std::slice::from_ref(&crooked)), Some(vec![None]));
-    let shares: Vec<_> = made.releases[..2].iter().map(|release| hex(release.item.shares[0].1)).collect();
-    out.push(json!({
-        "what": "shares not on one polynomial", "holder": null, "signed": hex(wire::canonical(&crooked)),
-        "shares": shares, "class": "bad-deal",
-    }));
-    out
-}
-
-struct All([u8; 32]);
-
-impl AsRef<[u8; 32]> for All {
-    fn as_ref(&self) -> &[u8; 32] {
-        &self.0
-    }
+    .collect()
 }

@@ -1,13 +1,13 @@
-//! Encodings, identities, streams, key agreement, masks, secret sharing, envelopes.
+//! Encodings, identities, streams, key agreement, masks, secret sharing.
 
 use std::fmt::Debug;
 
+use curve25519_dalek::edwards::CompressedEdwardsY;
 use flyswarm::session::Peer;
 use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
-use flyswarm_sealed_sum::crypto::envelope::{self, Sealed};
-use flyswarm_sealed_sum::crypto::identity::PublicKey;
+use flyswarm_sealed_sum::crypto::identity::{Identity, PublicKey};
 use flyswarm_sealed_sum::crypto::mask::{self, Sign, Word};
-use flyswarm_sealed_sum::crypto::shamir::{self, Secret, Share};
+use flyswarm_sealed_sum::crypto::sharing::{self, Dealt, Opened, Point};
 use flyswarm_sealed_sum::crypto::stream::{Stream, derive};
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::view::Reason;
@@ -276,103 +276,176 @@ fn scalar(label: &str) -> [u8; 64] {
     out
 }
 
-pub(crate) fn shamir() -> Value {
-    let context = bytes::<43>("share context");
+/// Sealed shares of one member, and the opened shares with their proof.
+fn opened(member: &Identity, place: usize, context: &[u8], sealed: &[Point]) -> (Opened, Value) {
+    let opened = sharing::open(member, context, sealed).unwrap();
+    assert!(sharing::is_opened(member.public(), context, sealed, &opened));
+    let shown = json!({
+        "place": place, "context": hex(context), "sealed": sealed.iter().map(hex).collect::<Vec<_>>(),
+        "shares": opened.shares.iter().map(hex).collect::<Vec<_>>(),
+        "challenge": hex(opened.challenge), "response": hex(opened.response),
+    });
+    (opened, shown)
+}
+
+pub(crate) fn sharing() -> Value {
+    let context = bytes::<48>("share context");
     let mut good = Vec::new();
     for (threshold, n) in [(2usize, 3usize), (1, 1), (8, 15)] {
+        let members: Vec<_> = (0..n).map(identity).collect();
+        let keys: Vec<_> = members.iter().map(Identity::public).collect();
         let wide: Vec<_> =
             (0..threshold).map(|i| scalar(&format!("coefficient {i} of {threshold}"))).collect();
-        let secret = Secret::random(&mut Given::new(&wide[0]));
-        let shares = shamir::deal(&secret, threshold, n, &mut Given::new(&wide[1..].concat()));
-        let last: Vec<_> = (0..n).zip(shares.iter().cloned()).rev().take(threshold).collect();
-        let (again, all) = shamir::reconstruct(&last, threshold, n).unwrap();
-        assert!(again == secret && all == shares);
+        let (secret, dealt) = sharing::deal(&keys, threshold, &context, &mut Given::new(&wide.concat()));
+        assert!(sharing::is_sound(&keys, threshold, &context, &dealt));
+        let last: Vec<_> = (n - threshold..n)
+            .map(|place| {
+                let release = bytes::<48>(&format!("release of {place}"));
+                (place, opened(&members[place], place, &release, &[dealt.shares[place]]))
+            })
+            .collect();
+        let shares: Vec<_> = last.iter().map(|(place, (opened, _))| (*place, opened.shares[0])).collect();
+        assert!(sharing::reconstruct(&shares, threshold).unwrap() == secret);
         good.push(json!({
             "threshold": threshold,
-            "n": n,
+            "seeds": members.iter().map(|member| hex(*member.seed())).collect::<Vec<_>>(),
             "coefficients": wide.iter().map(|wide| hex(&wide[..32])).collect::<Vec<_>>(),
-            "shares": shares.iter().map(|share| hex(*share.to_bytes())).collect::<Vec<_>>(),
-            "key": hex(*secret.key()),
             "context": hex(context),
-            "dealer": 300,
-            "hashes": (0u16..).zip(&shares).map(|(i, share)| hex(shamir::share_hash(&context, 300, i, share))).collect::<Vec<_>>(),
+            "dealt": hex(wire::canonical(&dealt)),
+            "opened": last.iter().map(|(_, (_, shown))| shown).collect::<Vec<_>>(),
+            "secret": hex(*secret),
         }));
     }
     // 64 random bytes are reduced mod l.
     let wide = bytes::<64>("wide");
-    let reduced =
-        json!({ "random": hex(wide), "scalar": hex(*Secret::random(&mut Given::new(&wide)).key()) });
+    let reduced = curve25519_dalek::Scalar::from_bytes_mod_order_wide(&wide);
 
-    let mut bad = Vec::new();
-    for (what, text) in [
-        ("the share is l", "edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010"),
-        ("the share is 2^256 - 1", &"ff".repeat(32)),
-    ] {
-        let bytes: [u8; 32] = hex::decode(text).unwrap().try_into().unwrap();
-        assert!(Share::from_bytes(bytes).is_none());
-        bad.push(json!({ "what": what, "share": text, "class": "bad-share" }));
-    }
-    json!({ "about": "Shamir's sharing mod l (spec, section 12)", "good": good, "reduced": reduced, "bad": bad })
-}
-
-pub(crate) fn envelope() -> Value {
-    let recipients: Vec<_> = (0..3).map(identity).collect();
-    let keys: Vec<_> =
-        recipients.iter().map(flyswarm_sealed_sum::crypto::identity::Identity::public).collect();
-    let secrets: Vec<[u8; 32]> = (0..3).map(|i| bytes(&format!("plain {i}"))).collect();
-    let context = bytes::<45>("envelope context");
-    let ephemeral = bytes::<32>("ephemeral");
-    let sealed = envelope::seal(
-        &keys,
-        &secrets.iter().map(Ref).collect::<Vec<_>>(),
-        &context,
-        &mut Given::new(&ephemeral),
-    );
-    for (i, recipient) in recipients.iter().enumerate() {
-        assert_eq!(*envelope::open(recipient, i, &context, &sealed).unwrap(), secrets[i]);
-    }
-    let mut bad = Vec::new();
-    let mut refuse = |what: &str, who: usize, index: usize, context: &[u8], sealed: &Sealed| {
-        let error = envelope::open(&recipients[who], index, context, sealed).expect_err(what);
-        bad.push(json!({
-            "what": what, "seed": hex(*recipients[who].seed()), "index": index, "context": hex(context),
-            "sealed": hex(wire::canonical(sealed)), "class": "envelope", "text": error.to_string(),
-        }));
+    let members: Vec<_> = (0..3).map(identity).collect();
+    let keys: Vec<_> = members.iter().map(Identity::public).collect();
+    let mut deal = |number: usize| {
+        let wide = [scalar(&format!("first of {number}")), scalar(&format!("second of {number}"))].concat();
+        sharing::deal(&keys, 2, &context, &mut Given::new(&wide)).1
     };
-    refuse("for another peer", 1, 0, &context, &sealed);
-    refuse("for another purpose", 0, 0, &context[1..], &sealed);
-    refuse("no such box", 0, 3, &context, &sealed);
-    let mut changed = sealed.clone();
-    changed.boxes[0][40] ^= 1;
-    refuse("altered", 0, 0, &context, &changed);
-    let mut changed = sealed.clone();
-    changed.boxes.swap(0, 1);
-    refuse("boxes exchanged", 0, 0, &context, &changed);
-    let mut changed = sealed.clone();
-    changed.ephemeral = [0; 32];
-    refuse("ephemeral key of low order", 0, 0, &context, &changed);
+    let (dealt, other) = (deal(0), deal(1));
+    let small_order =
+        hex::decode("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05").unwrap();
+    let small_order = CompressedEdwardsY(small_order.try_into().unwrap()).decompress().unwrap();
+    let twisted = |share: &Point| {
+        (CompressedEdwardsY(*share).decompress().unwrap() + small_order).compress().to_bytes()
+    };
+    let (mut no_point, mut second) = ([0; 32], [0xff; 32]);
+    no_point[0] = 2;
+    // y = p + 1 is a second encoding of the point with y = 1.
+    (second[0], second[31]) = (0xee, 0x7f);
+    let order = hex::decode("edd3f55c1a631258d69cf7a2def9de1400000000000000000000000000000010").unwrap();
+    let plus_order = |bytes: &[u8; 32]| {
+        let (mut out, mut carry) = (*bytes, 0u16);
+        for (byte, add) in out.iter_mut().zip(&order) {
+            carry += u16::from(*byte) + u16::from(*add);
+            (*byte, carry) = (carry.to_le_bytes()[0], carry >> 8);
+        }
+        out
+    };
+
+    type Deals<'a> = Vec<(&'a str, Box<dyn Fn(&mut Dealt) + 'a>)>;
+    let deals: Deals<'_> = vec![
+        ("a share of another deal", Box::new(|dealt| dealt.shares[1] = other.shares[1])),
+        ("two shares exchanged", Box::new(|dealt| dealt.shares.swap(0, 1))),
+        ("a share that is not a point", Box::new(|dealt| dealt.shares[2] = no_point)),
+        ("a share in a second encoding", Box::new(|dealt| dealt.shares[2] = second)),
+        ("a part of small order in a share", Box::new(|dealt| dealt.shares[0] = twisted(&dealt.shares[0]))),
+        ("another challenge", Box::new(|dealt| dealt.challenge = other.challenge)),
+        ("a challenge that is not below l", Box::new(|dealt| dealt.challenge = plus_order(&dealt.challenge))),
+        ("another response", Box::new(|dealt| dealt.responses[1] = other.responses[1])),
+        (
+            "a response that is not below l",
+            Box::new(|dealt| dealt.responses[0] = plus_order(&dealt.responses[0])),
+        ),
+        ("a response is missing", Box::new(|dealt| drop(dealt.responses.pop()))),
+        ("a share is missing", Box::new(|dealt| drop(dealt.shares.pop()))),
+    ];
+    let mut bad_deals: Vec<_> = deals
+        .into_iter()
+        .map(|(what, change)| {
+            let mut bad = dealt.clone();
+            change(&mut bad);
+            (what, bad, context.to_vec())
+        })
+        .collect();
+    bad_deals.push(("of another context", dealt.clone(), bytes::<48>("another context").to_vec()));
+    let (_, mut higher) =
+        sharing::deal(&keys, 3, &context, &mut Given::new(&[scalar("a"), scalar("b"), scalar("c")].concat()));
+    higher.responses.pop();
+    bad_deals.push(("a polynomial of a higher degree", higher, context.to_vec()));
+    let bad_deals: Vec<_> = bad_deals
+        .into_iter()
+        .map(|(what, dealt, context)| {
+            assert!(!sharing::is_sound(&keys, 2, &context, &dealt), "{what}");
+            json!({ "what": what, "context": hex(&context), "dealt": hex(wire::canonical(&dealt)), "class": "bad-deal" })
+        })
+        .collect();
+
+    let sealed = [dealt.shares[0], other.shares[0]];
+    let (good_opened, shown) = opened(&members[0], 0, &context, &sealed);
+    type Openings<'a> = Vec<(&'a str, Box<dyn Fn(&mut Opened) + 'a>)>;
+    let openings: Openings<'_> = vec![
+        ("two shares exchanged", Box::new(|opened| opened.shares.swap(0, 1))),
+        ("a share that is not a point", Box::new(|opened| opened.shares[1] = no_point)),
+        (
+            "a part of small order in a share",
+            Box::new(|opened| opened.shares[1] = twisted(&opened.shares[1])),
+        ),
+        ("a share is missing", Box::new(|opened| drop(opened.shares.pop()))),
+        ("a share too many", Box::new(|opened| opened.shares.push(opened.shares[0]))),
+        ("another challenge", Box::new(|opened| opened.challenge = dealt.challenge)),
+        ("a response that is not below l", Box::new(|opened| opened.response = plus_order(&opened.response))),
+    ];
+    let mut bad_openings: Vec<_> = openings
+        .into_iter()
+        .map(|(what, change)| {
+            let mut bad = good_opened.clone();
+            change(&mut bad);
+            (what, 0, context.to_vec(), bad)
+        })
+        .collect();
+    bad_openings.push(("of another member", 1, context.to_vec(), good_opened.clone()));
+    bad_openings.push(("of another context", 0, bytes::<48>("another context").to_vec(), good_opened));
+    let bad_openings: Vec<_> = bad_openings
+        .into_iter()
+        .map(|(what, place, context, opened)| {
+            assert!(!sharing::is_opened(keys[place], &context, &sealed, &opened), "{what}");
+            json!({
+                "what": what, "place": place, "context": hex(&context), "class": "bad-share",
+                "shares": opened.shares.iter().map(hex).collect::<Vec<_>>(),
+                "challenge": hex(opened.challenge), "response": hex(opened.response),
+            })
+        })
+        .collect();
+    // Parts of small order in opened shares do not change the secret.
+    let shares = [0, 2].map(|place| {
+        let (opened, _) = opened(&members[place], place, &context, &[dealt.shares[place]]);
+        (place, opened.shares[0])
+    });
+    let secret = sharing::reconstruct(&shares, 2).unwrap();
+    let with_small_order = [(0, twisted(&shares[0].1)), (2, twisted(&shares[1].1))];
+    assert!(sharing::reconstruct(&with_small_order, 2).unwrap() == secret);
+    let combined = |shares: &[(usize, Point)]| {
+        shares.iter().map(|(place, share)| json!([place, hex(share)])).collect::<Vec<_>>()
+    };
     json!({
-        "about": "envelopes (spec, section 12)",
-        "good": [{
-            "seeds": recipients.iter().map(|identity| hex(*identity.seed())).collect::<Vec<_>>(),
-            "plain": secrets.iter().map(hex).collect::<Vec<_>>(),
-            "context": hex(context),
-            "ephemeral_secret": hex(ephemeral),
-            "ephemeral": hex(sealed.ephemeral),
-            "boxes": sealed.boxes.iter().map(hex).collect::<Vec<_>>(),
-            "encoded": hex(wire::canonical(&sealed)),
-        }],
-        "bad": bad,
+        "about": "publicly verifiable secret sharing (spec, section 12)",
+        "good": good,
+        "reduced": { "random": hex(wide), "scalar": hex(reduced.to_bytes()) },
+        "seeds": members.iter().map(|member| hex(*member.seed())).collect::<Vec<_>>(),
+        "threshold": 2,
+        "opened": shown,
+        "bad_deals": bad_deals,
+        "bad_openings": bad_openings,
+        "secrets": [
+            { "shares": combined(&shares), "secret": hex(*secret) },
+            { "shares": combined(&with_small_order), "secret": hex(*secret) },
+        ],
     })
-}
-
-/// A reference to 32 bytes, in the form that [`envelope::seal`] needs.
-struct Ref<'a>(&'a [u8; 32]);
-
-impl AsRef<[u8; 32]> for Ref<'_> {
-    fn as_ref(&self) -> &[u8; 32] {
-        self.0
-    }
 }
 
 /// Serialises a value. Byte arrays (of 8, 32, 48 or 64 entries), bitmaps and contents of exchanges

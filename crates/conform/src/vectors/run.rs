@@ -12,7 +12,6 @@ use flyswarm::data::Dataset;
 use flyswarm::session::{Peer, Session};
 use flyswarm::tasks::flynn::Flynn;
 use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
-use flyswarm_sealed_sum::crypto::shamir::Secret;
 use flyswarm_sealed_sum::node::{Done, Event, Node, Timer};
 use flyswarm_sealed_sum::protocol::message::Channel;
 use flyswarm_sealed_sum::protocol::view::{self, Report};
@@ -166,6 +165,29 @@ impl Run {
         messages.find(|message| fits(message)).expect("it was sent")
     }
 
+    /// Gives one more input to a node at this time. Returns what it sends and stores, sorted. No peer gets
+    /// any of it.
+    pub(crate) fn answer(&mut self, to: Peer, us: u64, input: Input<Node>) -> Vec<Value> {
+        self.now = Time(us);
+        let mut out = Vec::new();
+        for action in self.nodes[to.index()].handle(self.now, input).0 {
+            match action {
+                Action::Send { to, message } => {
+                    let frame = wire::encode(&message);
+                    out.push(json!({
+                        "to": to, "channel": channel(frame.channel), "header": hex(&frame.header),
+                        "payload": hex(&frame.payload),
+                    }));
+                }
+                Action::Persist(record) => out.push(json!({ "persist": record.name() })),
+                Action::Blame { peer, fault } => panic!("{peer} is blamed: {fault}"),
+                _ => {}
+            }
+        }
+        out.sort_by_key(Value::to_string);
+        out
+    }
+
     /// Returns the effect of one more message at its receiver: the blamed peers with their faults, and
     /// whether it does anything except set timers.
     pub(crate) fn inject(&mut self, from: Peer, to: Peer, message: Message) -> (Vec<(Peer, Fault)>, bool) {
@@ -186,19 +208,15 @@ fn seed(peer: Peer) -> [u8; 32] {
 }
 
 /// Returns the random values of a dealer for the pad of a slot, in a committee of three: two scalars of
-/// 64 bytes and an ephemeral key.
+/// 64 bytes.
 fn deal(dealer: Peer, slot: usize, random: &mut impl Rng) -> Value {
     let mut scalar = || {
         let mut drawn = [0; 64];
         random.fill_bytes(&mut drawn);
-        hex(*Secret::random(&mut Given::new(&drawn)).key())
+        hex(curve25519_dalek::Scalar::from_bytes_mod_order_wide(&drawn).to_bytes())
     };
     let coefficients = [scalar(), scalar()];
-    let mut ephemeral = [0; 32];
-    random.fill_bytes(&mut ephemeral);
-    json!({
-        "slot": slot, "dealer": dealer, "coefficients": coefficients, "ephemeral_secret": hex(ephemeral),
-    })
+    json!({ "slot": slot, "dealer": dealer, "coefficients": coefficients })
 }
 
 pub(crate) fn sum() -> Value {

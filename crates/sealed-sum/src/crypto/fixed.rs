@@ -42,22 +42,3 @@ impl<'de, const N: usize> Deserialize<'de> for Fixed<N> {
         deserializer.deserialize_tuple(N, Bytes)
     }
 }
-
-/// For `#[serde(with = "fixed::list")]` on a `Vec<[u8; N]>`: the count as serde writes it, then the arrays.
-pub(super) mod list {
-    use super::{Deserialize, Deserializer, Fixed, Serializer};
-
-    pub(in super::super) fn serialize<S: Serializer, const N: usize>(
-        list: &[[u8; N]],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(list.iter().map(|array| Fixed(*array)))
-    }
-
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
-        deserializer: D,
-    ) -> Result<Vec<[u8; N]>, D::Error> {
-        // serde caps the memory that it reserves for a length prefix, so a false one costs at most 1 MiB.
-        Ok(Vec::<Fixed<N>>::deserialize(deserializer)?.into_iter().map(|array| array.0).collect())
-    }
-}

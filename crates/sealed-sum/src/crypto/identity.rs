@@ -13,9 +13,10 @@ mod file;
 use std::fmt;
 use std::str::FromStr;
 
+use curve25519_dalek::Scalar;
+use curve25519_dalek::edwards::EdwardsPoint;
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use x25519_dalek::StaticSecret;
 use zeroize::Zeroizing;
 
 use super::fixed::Fixed;
@@ -63,10 +64,9 @@ impl Identity {
         Signature(self.0.sign(&signed_bytes(context, message)).to_bytes())
     }
 
-    /// Returns the X25519 secret of the same key pair, as libsodium's
-    /// `crypto_sign_ed25519_sk_to_curve25519` (before clamping).
-    pub(super) fn to_x25519(&self) -> StaticSecret {
-        StaticSecret::from(self.0.to_scalar_bytes())
+    /// Returns the secret scalar a of the key pair: the public point is a B.
+    pub(super) fn scalar(&self) -> Zeroizing<Scalar> {
+        Zeroizing::new(self.0.to_scalar())
     }
 }
 
@@ -133,10 +133,9 @@ impl PublicKey {
         self.point().verify_strict(&signed_bytes(context, message), &signature).is_ok()
     }
 
-    /// Returns the X25519 public key of the same key pair, by the birational map u = (1 + y) / (1 - y)
-    /// (RFC 7748, section 4.1).
-    pub(super) fn to_x25519(self) -> x25519_dalek::PublicKey {
-        self.point().to_montgomery().to_bytes().into()
+    /// Returns the point.
+    pub(super) fn to_edwards(self) -> EdwardsPoint {
+        self.point().to_edwards()
     }
 
     fn point(&self) -> VerifyingKey {

@@ -19,9 +19,11 @@ use crate::engine::{Carriage, Engine, Notice, World};
 use crate::node::{Awaited, Event, Job, Node, Record};
 use crate::protocol::Time;
 use crate::protocol::all_reduce::{self, Direction};
+use crate::protocol::ballot::Ballot;
 use crate::protocol::context::{Bug, Context, OpeningRule};
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
+use crate::protocol::promise::Begun;
 use crate::protocol::record::Value;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{self, Order, Report, Stage};
@@ -96,6 +98,8 @@ pub struct Lab {
     pub travelled: Vec<(Peer, Peer, SumId, Direction, Bytes)>,
     /// Masks that each peer added to each vector.
     streams_used: BTreeMap<(Peer, SumId), Vec<Mask>>,
+    /// Beginnings of views that were sent. A liar may send several of one ballot.
+    pub begun: BTreeMap<Ballot, Vec<Begun>>,
     /// Committee members whose shares of the pads of a sum have left.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// Vectors that each stream masked.
@@ -192,10 +196,18 @@ impl World for Lab {
     }
 
     fn sends(&mut self, _: Time, from: Peer, to: Peer, message: &Message, frame: &mut Frame) -> Carriage {
-        if self.liars.contains(&from)
-            && let Some(other) = self.rewrite.as_mut().and_then(|rewrite| rewrite(from, to, message))
-        {
-            *frame = wire::encode(&other);
+        let mut other = None;
+        if self.liars.contains(&from) {
+            other = self.rewrite.as_mut().and_then(|rewrite| rewrite(from, to, message));
+        }
+        if let Some(other) = &other {
+            *frame = wire::encode(other);
+        }
+        if let Message::Begin(begun) = other.as_ref().unwrap_or(message) {
+            let of = self.begun.entry(begun.item.ballot).or_default();
+            if !of.contains(&begun.item) {
+                of.push(begun.item.clone());
+            }
         }
         if let Message::View(
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
@@ -376,6 +388,7 @@ impl Network {
             garble: None,
             travelled: Vec::new(),
             streams_used: BTreeMap::new(),
+            begun: BTreeMap::new(),
             releases: BTreeMap::new(),
             masks: BTreeMap::new(),
             actions: BTreeMap::new(),

@@ -25,7 +25,7 @@ use crate::protocol::view::{Reason, View};
 use crate::protocol::{Action, Time};
 use crate::session::Peer;
 use standing::{SETTLE_MS, Standing};
-pub(super) use votes::{Shares, Votes};
+pub(super) use votes::Votes;
 
 pub(super) struct Elections {
     ctx: Arc<Context>,

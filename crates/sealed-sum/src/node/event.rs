@@ -60,9 +60,6 @@ pub enum Ending {
     /// This peer's own data or computation failed.
     #[error("{0}")]
     Own(String),
-    /// A decided sum cannot be opened.
-    #[error("{0}")]
-    Unopenable(String),
 }
 
 /// Returns the reason why a view failed, for [`Ending::TooManyViews`]. It is one peer's claim about another.

@@ -149,7 +149,7 @@ pub(super) fn open(ctx: &Context, committed: &Committed, total: Bytes) -> Bytes 
 /// Returns the pads of a decision. Added to the opened vector, they give the sealed total again.
 pub(super) fn pads(ctx: &Context, committed: &Committed, sign: Sign) -> Masks {
     let sum = committed.record.value.sum;
-    let pads = committed.pads.iter().flatten();
+    let pads = committed.pads.iter();
     let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, sign)).collect();
     Masks { word: ctx.plan[sum.slot as usize].word(), masks }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::elections::Shares;
 use super::presence::Presence;
 use super::waits::{Awaited, Waits};
 use super::{Event, Message, Out};
@@ -45,8 +44,8 @@ struct Part {
     total: Option<([u8; 32], Bytes)>,
     /// Value that waits for its total, or for earlier slots.
     accept: Option<SumRecord>,
-    /// This committee member's shares of the pads of the value it acknowledged.
-    shares: Shares,
+    /// True if this committee member has acknowledged the record in this view.
+    acknowledged: bool,
     /// Children that could not get the view's beginning yet, the message, and the time until which this
     /// peer tries.
     unreached: Option<(BTreeSet<Peer>, Message, Time)>,
@@ -270,13 +269,14 @@ impl Membership {
         self.part.accept.take()
     }
 
-    pub(super) fn keep_shares(&mut self, shares: Shares) {
-        self.part.shares = shares;
+    /// Notes whether this peer has acknowledged the record.
+    pub(super) fn acknowledged(&mut self, value: bool) {
+        self.part.acknowledged = value;
     }
 
-    /// Takes this peer's shares of the pads of the value that it has acknowledged.
-    pub(super) fn take_shares(&mut self) -> Shares {
-        std::mem::take(&mut self.part.shares)
+    /// Returns whether this peer has acknowledged the record, and forgets it.
+    pub(super) fn take_acknowledged(&mut self) -> bool {
+        std::mem::take(&mut self.part.acknowledged)
     }
 
     /// Returns whether the promises of this view allow a new sum of `slot`, or the acknowledgement of

@@ -350,16 +350,14 @@ impl Node {
                     self.accept();
                 }
                 view::Output::Decided(record, decision) => {
-                    let shares = self.membership.take_shares();
-                    let item = self.elections.release(&record, shares, decision, &mut self.out);
+                    let acknowledged = self.membership.take_acknowledged();
+                    let item = self.elections.release(&record, acknowledged, decision, &mut self.out);
                     let slot = record.value.sum.slot;
                     let child = self.membership.view_mut().map(|view| view.release(self.now, slot, item));
                     self.viewed(child);
                 }
                 view::Output::Opened(committed) => {
-                    if let Err(ending) = self.slots.open_accepted(committed, &mut self.out) {
-                        self.end(ending);
-                    }
+                    self.slots.open_accepted(committed, &mut self.out);
                 }
                 view::Output::Failed(reason, suspect) => self.fail_view(reason, suspect),
             }
@@ -450,8 +448,8 @@ impl Node {
                 if committed.is_none() {
                     self.slots.accept(record, total);
                 }
-                let item = vote.map(|(item, shares)| {
-                    self.membership.keep_shares(shares);
+                let item = vote.map(|(item, value)| {
+                    self.membership.acknowledged(value);
                     item
                 });
                 let child = self.membership.view_mut().map(|view| view.acknowledge(self.now, slot, item));
@@ -492,11 +490,10 @@ impl Node {
                 }
                 transfer::Output::Fetched(from, slot, held, total) => {
                     match self.slots.fetched((from, slot), *held, total, &mut self.out) {
-                        Ok(Fetched::Nothing) => {}
-                        Ok(Fetched::Failed) => self.elections.fetch_failed(self.now, from),
-                        Ok(Fetched::Bare(committed)) => self.commit(*committed, None),
-                        Ok(Fetched::Offered) => self.accept(),
-                        Err(ending) => self.end(ending),
+                        Fetched::Nothing => {}
+                        Fetched::Failed => self.elections.fetch_failed(self.now, from),
+                        Fetched::Bare(committed) => self.commit(*committed, None),
+                        Fetched::Offered => self.accept(),
                     }
                 }
                 transfer::Output::Lacks(from, slot) => {

@@ -222,26 +222,19 @@ impl Slots {
     }
 
     /// Opens the acknowledged value, now that its pads are known.
-    pub(super) fn open_accepted(&mut self, committed: Committed, step: &mut Out) -> Result<(), Ending> {
-        match self.archive.accepted_total(&committed.record) {
-            Some(total) => self.open(committed, total, step),
-            None => Ok(()),
+    pub(super) fn open_accepted(&mut self, committed: Committed, step: &mut Out) {
+        if let Some(total) = self.archive.accepted_total(&committed.record) {
+            self.open(committed, total, step);
         }
     }
 
     /// Removes the pads. The decision and the sealed total are on disk before: a peer that crashes here
     /// opens the slot after its restart.
-    pub(super) fn open(&mut self, committed: Committed, total: Bytes, step: &mut Out) -> Result<(), Ending> {
+    fn open(&mut self, committed: Committed, total: Bytes, step: &mut Out) {
         let SumId { slot, .. } = committed.record.value.sum;
         let lacked = self.lacks() == Some(slot);
         if (slot != self.committed() && !lacked) || self.is_opening() {
-            return Ok(());
-        }
-        let unsound = committed.pads.iter().position(Option::is_none).filter(|_| slot > 0);
-        if let Some(deal) = unsound.and_then(|i| committed.record.deals.get(i)) {
-            let name = self.ctx.session.name(deal.author);
-            let text = format!("the pad dealt by {name} is inconsistent: the decided sum cannot be opened");
-            return Err(Ending::Unopenable(text));
+            return;
         }
         self.opening = Some(slot);
         if !lacked {
@@ -249,7 +242,6 @@ impl Slots {
             step.0.push(Action::Persist(Record::Committed(committed.clone(), total.clone())));
         }
         step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), committed, total }));
-        Ok(())
     }
 
     /// Takes an opened vector. Keeps one that was missing, and returns the one of the next slot for the
@@ -327,27 +319,30 @@ impl Slots {
         held: Held,
         total: Bytes,
         step: &mut Out,
-    ) -> Result<Fetched, Ending> {
+    ) -> Fetched {
         match held {
-            Held::Committed(committed) => self.open(committed, total, step).map(|()| Fetched::Nothing),
+            Held::Committed(committed) => {
+                self.open(committed, total, step);
+                Fetched::Nothing
+            }
             Held::Bare(_) if self.task.needed_by_plan(slot, self.ctx.plan.len() as u32) => {
                 // No honest peer drops a vector that is needed to the end.
                 step.blame(from, Fault::BadRecord("a vector that is needed is left out".into()));
-                Ok(Fetched::Failed)
+                Fetched::Failed
             }
             Held::Bare(committed) if self.is_next(slot) => {
                 self.archive.decide();
                 step.0.push(Action::Persist(Record::Bare(committed.clone())));
-                Ok(Fetched::Bare(Box::new(committed)))
+                Fetched::Bare(Box::new(committed))
             }
-            Held::Bare(_) => Ok(Fetched::Failed),
-            Held::Accepted(_) if slot != self.committed() => Ok(Fetched::Nothing),
+            Held::Bare(_) => Fetched::Failed,
+            Held::Accepted(_) if slot != self.committed() => Fetched::Nothing,
             Held::Accepted(record) => {
                 let digest = record.digest(&self.ctx);
                 // Held for a future view, which can serve and acknowledge it. Holding it is not an
                 // acknowledgement.
                 self.archive.offer(Sealed { record, digest, total });
-                Ok(Fetched::Offered)
+                Fetched::Offered
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Pads: dealing them to the committee, and reconstructing them.
 //!
-//! A pad is a uniform scalar, fresh for one vector of one view. Its dealer shares it among the whole
-//! committee (Shamir 1979, threshold: the committee's quorum). Each share is sealed to its holder's roster
-//! identity, so a member that is away can still use its share when it returns. The dealer signs the hash
-//! of the pad and of every share. So a wrong share is detected when it is released. If the shares of a
-//! deal do not lie on one polynomial, all peers detect it in the same way when they reconstruct the pad.
+//! A pad is fresh for one vector of one view. Its dealer shares it among the whole committee (threshold:
+//! the committee's quorum), publicly verifiable: see [`crate::crypto::sharing`]. Each share is sealed to its
+//! holder's roster identity, so a member that is away can still open its share when it returns. Every peer
+//! checks all shares of a deal before it passes the deal on. So each committee member holds a right share of
+//! each pad of a record, and any quorum of the members opens the sum. A liar cannot prevent that.
 
 use std::collections::BTreeMap;
 
@@ -13,40 +13,42 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest;
 use zeroize::Zeroizing;
 
-use super::Fault;
 use super::context::Context;
+use super::record::Record;
 use super::signed::{Item, Signed};
 use super::sum_id::SumId;
-use crate::crypto::envelope::{self, Sealed};
-use crate::crypto::shamir::{self, Secret, Share};
+use super::{Fault, memo, wire};
+use crate::crypto::identity::PublicKey;
+use crate::crypto::sharing::{self, Dealt, Opened, Point};
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// Key of a pad. The pad's stream is derived from it.
 pub type Pad = Zeroizing<[u8; 32]>;
 
-/// Shares of each pad that one committee member holds: (dealer, share), in the order of the deals.
-pub type Shares = Vec<(Peer, [u8; 32])>;
-
 /// Public part of a pad.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deal {
     /// Vector that the pad hides.
     pub sum: SumId,
-    /// Hash of the pad, see [`pad_hash`].
-    pub pad_hash: [u8; 32],
-    /// Hashes of the shares, see `shamir::share_hash`, in committee order.
-    pub share_hashes: Vec<[u8; 32]>,
-    /// Shares, one for each committee member, in committee order.
-    pub sealed: Sealed,
+    /// Sealed shares, one for each committee member, in committee order, and the proof that they are right.
+    pub dealt: Dealt,
 }
 
 impl Item for Deal {
     const TAG: &'static str = "deal";
 
     fn has_lengths(&self, ctx: &Context) -> bool {
-        let n = ctx.committee.len();
-        self.share_hashes.len() == n && self.sealed.boxes.len() == n
+        self.dealt.shares.len() == ctx.committee.len() && self.dealt.responses.len() == ctx.quorum
+    }
+
+    /// Returns whether every committee member can open a right share of one secret. The result is the same
+    /// at every peer.
+    fn is_sound(&self, ctx: &Context, author: Peer) -> bool {
+        let argument = || [&context(ctx, self.sum, author)[..], &wire::canonical(&self.dealt)].concat();
+        let check =
+            || sharing::is_sound(&keys(ctx), ctx.quorum, &context(ctx, self.sum, author), &self.dealt);
+        memo::holds(argument, check)
     }
 }
 
@@ -57,8 +59,12 @@ pub struct Release {
     pub sum: SumId,
     /// Value that was decided. The same sum may have been shown to other peers with other deals.
     pub value: [u8; 32],
-    /// One share of each deal.
-    pub shares: Shares,
+    /// Opened share of each deal, in the order of the deals.
+    pub shares: Vec<Point>,
+    /// Proof that the shares are right: its hash, and the answer.
+    pub challenge: [u8; 32],
+    /// See `challenge`.
+    pub response: [u8; 32],
 }
 
 impl Item for Release {
@@ -76,112 +82,81 @@ impl std::fmt::Debug for Release {
     }
 }
 
-/// Returns SHA-256(tag "pad" || context || dealer || pad).
-#[must_use]
-pub fn pad_hash(ctx: &Context, sum: SumId, dealer: Peer, pad: &[u8; 32]) -> [u8; 32] {
-    tagged_hash("pad")
-        .chain_update(context(ctx, sum))
-        .chain_update(dealer.0.to_le_bytes())
-        .chain_update(pad)
-        .finalize()
-        .into()
+/// Returns session id || ballot || slot || author, which binds a deal or a release to one vector and to its
+/// author.
+fn context(ctx: &Context, sum: SumId, author: Peer) -> Vec<u8> {
+    [&ctx.id.0[..], &sum.to_bytes(), &author.0.to_le_bytes()].concat()
 }
 
-/// Returns session id || ballot || slot, which binds shares and envelopes to one vector.
-fn context(ctx: &Context, sum: SumId) -> Vec<u8> {
-    let mut out = ctx.id.0.to_vec();
-    out.extend_from_slice(&sum.to_bytes());
-    out
+fn keys(ctx: &Context) -> Vec<PublicKey> {
+    ctx.committee.iter().map(|&peer| ctx.session.key(peer)).collect()
 }
 
-fn envelope_context(ctx: &Context, sum: SumId, dealer: Peer) -> Vec<u8> {
-    let mut out = context(ctx, sum);
-    out.extend_from_slice(&dealer.0.to_le_bytes());
-    out
+/// Returns the pad whose secret is this point: SHA-256(tag "pad" || context || point).
+fn pad(ctx: &Context, sum: SumId, dealer: Peer, secret: &Point) -> Pad {
+    let hash = tagged_hash("pad").chain_update(context(ctx, sum, dealer)).chain_update(secret);
+    Zeroizing::new(hash.finalize().into())
 }
 
 /// Makes a fresh pad of this peer and deals it to the committee.
 pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed<Deal>) {
-    let secret = Secret::random(rng);
-    let pad = secret.key();
-    let n = ctx.committee.len();
-    let shares = shamir::deal(&secret, ctx.quorum, n, rng);
-    let keys: Vec<_> = ctx.committee.iter().map(|&peer| ctx.session.key(peer)).collect();
-    let deal = Deal {
-        sum,
-        pad_hash: pad_hash(ctx, sum, ctx.me, &pad),
-        share_hashes: hashes(ctx, sum, ctx.me, &shares),
-        sealed: envelope::seal(
-            &keys,
-            &shares.iter().collect::<Vec<_>>(),
-            &envelope_context(ctx, sum, ctx.me),
-            rng,
-        ),
-    };
-    (pad, Signed::new(ctx, deal))
+    let (secret, dealt) = sharing::deal(&keys(ctx), ctx.quorum, &context(ctx, sum, ctx.me), rng);
+    (pad(ctx, sum, ctx.me, &secret), Signed::new(ctx, Deal { sum, dealt }))
 }
 
-fn hashes(ctx: &Context, sum: SumId, dealer: Peer, shares: &[Share]) -> Vec<[u8; 32]> {
-    let context = context(ctx, sum);
-    (0u16..).zip(shares).map(|(i, share)| shamir::share_hash(&context, dealer.0, i, share)).collect()
-}
-
-/// Checks a set of deals without a share: authors, sum, sizes and signatures.
+/// Checks a set of deals: authors, sum, sizes, signatures and proofs.
 pub fn check(ctx: &Context, sum: SumId, members: &[Peer], deals: &[Signed<Deal>]) -> Result<(), String> {
     let dealers: Vec<_> = deals.iter().map(|deal| deal.author).collect();
     if dealers != ctx.dealers(sum.slot, members) {
         return Err(format!("deals by {dealers:?}, expected {:?}", ctx.dealers(sum.slot, members)));
     }
     for deal in deals {
+        let name = || ctx.session.name(deal.author);
         if deal.item.sum != sum || !deal.item.has_lengths(ctx) {
-            return Err(format!(
-                "deal of {} does not fit the sum or the committee",
-                ctx.session.name(deal.author)
-            ));
+            return Err(format!("deal of {} does not fit the sum or the committee", name()));
         }
-        if !deal.verify(ctx) {
-            return Err(format!("bad signature on the deal of {}", ctx.session.name(deal.author)));
+        if !deal.is_signed(ctx) {
+            return Err(format!("bad signature on the deal of {}", name()));
+        }
+        if !deal.item.is_sound(ctx, deal.author) {
+            return Err(format!("bad shares in the deal of {}", name()));
         }
     }
     Ok(())
 }
 
-/// Opens and checks this committee member's share of every deal. `Err` names the dealer of a deal that
-/// does not fit.
-pub fn own_shares(ctx: &Context, index: usize, deals: &[Signed<Deal>]) -> Result<Shares, (Peer, Fault)> {
-    deals
-        .iter()
-        .map(|deal| {
-            let bad = |what: &str| (deal.author, Fault::BadDeal(what.into()));
-            let sum = deal.item.sum;
-            let bytes = envelope::open(
-                &ctx.identity,
-                index,
-                &envelope_context(ctx, sum, deal.author),
-                &deal.item.sealed,
-            )
-            .map_err(|_| bad("an envelope does not open"))?;
-            let share = Share::from_bytes(*bytes).ok_or_else(|| bad("a share is no scalar"))?;
-            let place = u16::try_from(index)
-                .unwrap_or_else(|_| unreachable!("BUG: committees have at most 15 members"));
-            let hash = shamir::share_hash(&context(ctx, sum), deal.author.0, place, &share);
-            if deal.item.share_hashes.get(index) != Some(&hash) {
-                return Err(bad("a share does not match its published hash"));
-            }
-            Ok((deal.author, *bytes))
-        })
-        .collect()
+/// Returns the dealers that have signed a deal with bad shares.
+pub fn liars<'a>(ctx: &'a Context, deals: &'a [Signed<Deal>]) -> impl Iterator<Item = Peer> + 'a {
+    let bad = deals.iter().filter(|deal| deal.is_signed(ctx) && !deal.item.is_sound(ctx, deal.author));
+    bad.map(|deal| deal.author)
+}
+
+/// Opens this committee member's share of every deal of a checked record. Returns `None` if the record was
+/// not checked and has a share that is not a point.
+#[must_use]
+pub fn release(ctx: &Context, record: &Record) -> Option<Signed<Release>> {
+    let (sum, value) = (record.value.sum, record.digest(ctx));
+    let sealed = sealed(ctx, ctx.me, &record.deals)?;
+    let Opened { shares, challenge, response } =
+        sharing::open(&ctx.identity, &context(ctx, sum, ctx.me), &sealed)?;
+    Some(Signed::new(ctx, Release { sum, value, shares, challenge, response }))
+}
+
+/// Returns the sealed shares of a committee member.
+fn sealed(ctx: &Context, member: Peer, deals: &[Signed<Deal>]) -> Option<Vec<Point>> {
+    let index = ctx.committee_index(member)?;
+    deals.iter().map(|deal| deal.item.dealt.shares.get(index).copied()).collect()
 }
 
 /// Collects released shares and reconstructs the pads.
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// dealer -> (committee index -> share)
-    shares: BTreeMap<Peer, BTreeMap<usize, Share>>,
+    /// Shares of each committee member, in the order of the deals.
+    shares: BTreeMap<usize, Vec<Point>>,
 }
 
 impl Opening {
-    /// Adds one member's release after a check against the published hashes.
+    /// Adds one member's release, after a check against the deals. The caller has checked its signature.
     pub fn add(
         &mut self,
         ctx: &Context,
@@ -189,43 +164,40 @@ impl Opening {
         release: &Signed<Release>,
     ) -> Result<(), Fault> {
         let index = ctx.committee_index(release.author).ok_or(Fault::OutOfOrder("release"))?;
-        let place =
-            u16::try_from(index).unwrap_or_else(|_| unreachable!("BUG: committees have at most 15 members"));
-        for (dealer, bytes) in &release.item.shares {
-            let deal = deals
-                .iter()
-                .find(|deal| deal.author == *dealer && deal.item.sum == release.item.sum)
-                .ok_or_else(|| Fault::Inconsistent(format!("share of an unknown deal by {dealer}")))?;
-            let share = Share::from_bytes(*bytes).ok_or(Fault::BadShare(*dealer))?;
-            let hash = shamir::share_hash(&context(ctx, release.item.sum), dealer.0, place, &share);
-            if deal.item.share_hashes.get(index) != Some(&hash) {
-                return Err(Fault::BadShare(*dealer));
-            }
-            self.shares.entry(*dealer).or_default().insert(index, share);
+        let Release { sum, ref shares, challenge, response, .. } = release.item;
+        if shares.len() != deals.len() || deals.iter().any(|deal| deal.item.sum != sum) {
+            return Err(Fault::Inconsistent("not one share of each deal".into()));
         }
+        let sealed = sealed(ctx, release.author, deals).ok_or(Fault::BadShare)?;
+        let opened = Opened { shares: shares.clone(), challenge, response };
+        let (key, context) = (ctx.session.key(release.author), context(ctx, sum, release.author));
+        let argument = || {
+            let parts = [&context[..], &challenge, &response];
+            [parts.concat(), sealed.concat(), shares.concat()].concat()
+        };
+        if !memo::holds(argument, || sharing::is_opened(key, &context, &sealed, &opened)) {
+            return Err(Fault::BadShare);
+        }
+        self.shares.insert(index, opened.shares);
         Ok(())
     }
 
-    /// Returns all pads, in the order of the deals, once there are enough shares of each. If a deal is
-    /// inconsistent, its pad is `None`. Every peer finds the same result from any shares that match their
-    /// hashes.
+    /// Returns all pads, in the order of the deals, once there are enough shares of each. Every peer finds
+    /// the same pads from any right shares.
     #[must_use]
-    pub fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Option<Pad>>> {
-        deals
-            .iter()
-            .map(|deal| {
-                let shares: Vec<_> = self
-                    .shares
-                    .get(&deal.author)?
-                    .iter()
-                    .map(|(&index, share)| (index, share.clone()))
-                    .collect();
-                let (secret, all) = shamir::reconstruct(&shares, ctx.quorum, ctx.committee.len())?;
-                let pad = secret.key();
-                let sound = hashes(ctx, deal.item.sum, deal.author, &all) == deal.item.share_hashes
-                    && pad_hash(ctx, deal.item.sum, deal.author, &pad) == deal.item.pad_hash;
-                Some(sound.then_some(pad))
-            })
-            .collect()
+    pub fn pads(&self, ctx: &Context, deals: &[Signed<Deal>]) -> Option<Vec<Pad>> {
+        let pad = |(place, deal): (usize, &Signed<Deal>)| {
+            let of = |(&index, shares): (&usize, &Vec<Point>)| Some((index, *shares.get(place)?));
+            let shares = self.shares.iter().map(of).collect::<Option<Vec<_>>>()?;
+            let secret = sharing::reconstruct(&shares, ctx.quorum)?;
+            Some(pad(ctx, deal.item.sum, deal.author, &secret))
+        };
+        deals.iter().enumerate().map(pad).collect()
+    }
+
+    /// Returns the number of members whose shares were added.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        self.shares.len()
     }
 }

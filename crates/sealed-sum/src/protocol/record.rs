@@ -68,9 +68,9 @@ pub struct Committed {
     pub record: Record,
     /// Acknowledgements of a quorum in one ballot.
     pub acknowledgements: Vec<Signed<Acknowledgement>>,
-    /// Pads in the order of the deals. `None` for an inconsistent deal of a coin, which does not count.
-    pub pads: Vec<Option<[u8; 32]>>,
-    /// Releases that prove that a deal is inconsistent. Empty if all deals are consistent.
+    /// Pads in the order of the deals.
+    pub pads: Vec<[u8; 32]>,
+    /// Releases of a quorum, which prove the pads. Empty if there are no deals.
     pub releases: Vec<Signed<Release>>,
 }
 
@@ -144,30 +144,10 @@ impl Committed {
         if !decided(ctx, slot, &self.record.digest(ctx), &self.acknowledgements) {
             return Err("no quorum of the committee acknowledged it".into());
         }
-        if self.pads.len() != self.record.deals.len() {
-            return Err(format!("{} pads for {} deals", self.pads.len(), self.record.deals.len()));
-        }
-        let shown = self.shown(ctx)?;
-        for ((pad, signed), shown) in self.pads.iter().zip(&self.record.deals).zip(shown) {
-            match pad {
-                Some(pad)
-                    if deal::pad_hash(ctx, signed.item.sum, signed.author, pad) == signed.item.pad_hash => {}
-                None if slot == 0 && shown => {}
-                _ => return Err(format!("wrong pad of {}", ctx.session.name(signed.author))),
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns which deals are inconsistent according to the releases.
-    fn shown(&self, ctx: &Context) -> Result<Vec<bool>, String> {
         let deals = &self.record.deals;
-        if self.pads.iter().all(Option::is_some) {
-            let none = if self.releases.is_empty() { Ok(()) } else { Err("releases that show nothing") };
-            return none.map(|()| vec![false; deals.len()]).map_err(Into::into);
-        }
-        if self.releases.len() > ctx.committee.len() {
-            return Err("more releases than committee members".into());
+        let due = if deals.is_empty() { 0 } else { ctx.quorum };
+        if self.releases.len() != due {
+            return Err(format!("{} releases, expected {due}", self.releases.len()));
         }
         let value = self.record.digest(ctx);
         let mut opening = Opening::default();
@@ -177,11 +157,12 @@ impl Committed {
                 return Err(format!("wrong release of {}", release.author));
             }
         }
-        let pads = opening.pads(ctx, deals).ok_or("too few releases to show that a deal is inconsistent")?;
-        Ok(pads.iter().map(Option::is_none).collect())
+        let pads = opening.pads(ctx, deals).ok_or("two releases of one member")?;
+        let same = pads.len() == self.pads.len() && pads.iter().zip(&self.pads).all(|(a, b)| **a == *b);
+        if same { Ok(()) } else { Err("the pads are not those of the releases".into()) }
     }
 
-    /// Returns the session's seed: SHA-256(tag "seed" || session id || for each sound pad: dealer, pad).
+    /// Returns the session's seed: SHA-256(tag "seed" || session id || for each pad: dealer, pad).
     #[must_use]
     pub fn seed(&self, ctx: &Context) -> [u8; 32] {
         let start = tagged_hash("seed").chain_update(ctx.id.0);
@@ -189,8 +170,7 @@ impl Committed {
             .deals
             .iter()
             .zip(&self.pads)
-            .filter_map(|(deal, pad)| pad.map(|pad| (deal.author, pad)))
-            .fold(start, |hash, (dealer, pad)| hash.chain_update(dealer.0.to_le_bytes()).chain_update(pad))
+            .fold(start, |hash, (deal, pad)| hash.chain_update(deal.author.0.to_le_bytes()).chain_update(pad))
             .finalize()
             .into()
     }

@@ -19,6 +19,12 @@ pub trait Item: Serialize {
     /// checks this before it forwards an item, so a liar cannot make frames of honest peers exceed the
     /// limit.
     fn has_lengths(&self, ctx: &Context) -> bool;
+
+    /// Returns whether the proofs in an item of this author hold. A peer checks this too before it forwards
+    /// an item. The result is the same at every peer.
+    fn is_sound(&self, _: &Context, _author: Peer) -> bool {
+        true
+    }
 }
 
 /// Item with its author and the author's signature.
@@ -39,10 +45,16 @@ impl<T: Item> Signed<T> {
         Self { author: ctx.me, signature: ctx.identity.sign(T::TAG.as_bytes(), &message), item }
     }
 
+    /// Returns whether the item is signed, and its proofs hold.
+    #[must_use]
+    pub fn verify(&self, ctx: &Context) -> bool {
+        self.is_signed(ctx) && self.item.is_sound(ctx, self.author)
+    }
+
     /// Returns whether the author is in the roster, the fields have valid lengths and the signature is the
     /// author's.
     #[must_use]
-    pub fn verify(&self, ctx: &Context) -> bool {
+    pub fn is_signed(&self, ctx: &Context) -> bool {
         self.author.0 < ctx.peers() && self.item.has_lengths(ctx) && {
             let key = ctx.session.key(self.author);
             let message = message(ctx, self.author, &self.item);

@@ -472,7 +472,11 @@ impl View {
                 step.output(Output::Sum(slot));
             }
             Order::Accept(record) => {
-                record.check(&self.ctx).map_err(|_| DISAGREEMENT)?;
+                if record.check(&self.ctx).is_err() {
+                    // A deal has its dealer's signature. The parent is at fault too, because it passed it on.
+                    deal::liars(&self.ctx, &record.deals).for_each(|peer| step.blame(peer, Fault::BadDeal));
+                    return Err(DISAGREEMENT);
+                }
                 let slot = record.value.sum.slot;
                 if record.value.sum.ballot == self.ballot {
                     let round = self.round.as_ref().filter(|round| round.slot == slot).ok_or(DISAGREEMENT)?;
@@ -510,7 +514,8 @@ impl View {
                 let record = round.record.as_ref().ok_or(DISAGREEMENT)?;
                 let (sum, value) = (record.value.sum, record.digest(&self.ctx));
                 let mut opening = Opening::default();
-                let mut sound = Vec::new();
+                let mut used = Vec::new();
+                let due = if record.deals.is_empty() { 0 } else { self.ctx.quorum };
                 for release in &releases {
                     // A release for another value may be honest if its author saw that other value.
                     let fits = release.item.sum == sum && release.item.value == value;
@@ -524,19 +529,16 @@ impl View {
                             continue;
                         }
                         step.blame(release.author, fault);
-                    } else {
-                        sound.push(release.clone());
+                    } else if opening.members() > used.len() && used.len() < due {
+                        used.push(release.clone());
                     }
                 }
                 let pads = opening.pads(&self.ctx, &record.deals).ok_or(DISAGREEMENT)?;
-                if pads.iter().all(Option::is_some) {
-                    sound.clear();
-                }
                 let committed = Committed {
-                    releases: sound,
+                    releases: used,
                     record: record.clone(),
                     acknowledgements: round.acknowledgements.clone(),
-                    pads: pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect(),
+                    pads: pads.into_iter().map(|pad| *pad).collect(),
                 };
                 (self.opened, round.opened) = (true, true);
                 step.output(Output::Stage(slot, Stage::Open));

@@ -11,11 +11,12 @@ use crate::node::{Ending, Event, Record};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::message::Message;
 use crate::protocol::pairwise::Mask;
+use crate::protocol::promise::{self, Begun};
 use crate::protocol::record::Value;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::tree::Tree;
 use crate::protocol::view::{Reason, Stage};
-use crate::protocol::{Input, Time, wire};
+use crate::protocol::{Input, Time, members, wire};
 use crate::session::{Peer, Settings};
 
 impl Network {
@@ -78,6 +79,17 @@ impl Network {
         self.events.iter().rev().find_map(|(_, _, event)| match event {
             Event::ViewBegan(ballot, _) => Some(*ballot),
             _ => None,
+        })
+    }
+
+    /// Returns whether a member of this view had too many marks and should have been left out. This is so
+    /// if the promises of too few other peers came in time, or if a lying leader chose other promises.
+    pub fn had_a_barred_member(&self, ballot: Ballot) -> bool {
+        let ctx = self.context(Peer(0));
+        let basis = |begun: &Begun| promise::basis(&ctx, ballot, &begun.promises);
+        self.begun.get(&ballot).into_iter().flatten().filter_map(basis).any(|basis| {
+            let members = basis.tree.members().iter().copied().collect();
+            !members::barred(&self.session, &basis.marks, &members).is_empty()
         })
     }
 

@@ -21,11 +21,8 @@ use crate::protocol::view::{Reason, View};
 use crate::protocol::{Action, Fault, Time, deal};
 use crate::session::Peer;
 
-/// Shares of the pads of a value, by dealer.
-pub(in crate::node) type Shares = Vec<(Peer, [u8; 32])>;
-
-/// An acknowledgement, and this peer's shares of the pads of the value.
-pub(in crate::node) type Vote = (Signed<Acknowledgement>, Shares);
+/// An acknowledgement, and whether it is one of a value.
+pub(in crate::node) type Vote = (Signed<Acknowledgement>, bool);
 
 /// This peer's memory of its own votes and of those of other peers, as its disk has it.
 #[derive(Debug, Default)]
@@ -236,9 +233,9 @@ impl Elections {
         }
     }
 
-    /// Acknowledges a value. Returns the acknowledgement and this peer's shares of the value's pads, or
-    /// `None` outside the committee. A committee member that does not vote, or has promised a later view,
-    /// acknowledges no value. A value that this peer has committed is acknowledged again.
+    /// Acknowledges a value. Returns `None` outside the committee. A committee member that does not vote, or
+    /// has promised a later view, acknowledges no value. A value that this peer has committed is acknowledged
+    /// again.
     pub(in crate::node) fn acknowledge(
         &mut self,
         ballot: Ballot,
@@ -253,14 +250,10 @@ impl Elections {
         let (slot, value) = (record.value.sum.slot, record.digest(&self.ctx));
         // It has promised a later view that has not begun: it takes part in this view without a vote.
         let free = ballot >= self.votes.acceptor.promised || slot < self.votes.acceptor.committed;
-        let Some(index) = self.vote().filter(|_| free) else {
+        if !free || self.votes.silent {
             let item = Acknowledgement { ballot, slot, value: NO_VALUE };
-            return Ok(Some((Signed::new(&self.ctx, item), Shares::new())));
-        };
-        let shares = deal::own_shares(&self.ctx, index, &record.deals).map_err(|(dealer, fault)| {
-            step.blame(dealer, fault);
-            (Reason::Fault, Some(dealer))
-        })?;
+            return Ok(Some((Signed::new(&self.ctx, item), false)));
+        }
         if slot < self.votes.acceptor.committed {
             if committed != Some(value) {
                 return Err((Reason::Disagreement, Some(ballot.proposer)));
@@ -270,41 +263,37 @@ impl Elections {
             accepted.map_err(|_| (Reason::Disagreement, Some(ballot.proposer)))?;
             step.0.push(Action::Persist(Record::Accepted(ballot, record.clone(), total.clone())));
         }
-        Ok(Some((Signed::new(&self.ctx, Acknowledgement { ballot, slot, value }), shares)))
-    }
-
-    /// Returns this peer's place in the committee, if it votes.
-    fn vote(&self) -> Option<usize> {
-        self.ctx.committee_index(self.ctx.me).filter(|_| !self.votes.silent)
+        Ok(Some((Signed::new(&self.ctx, Acknowledgement { ballot, slot, value }), true)))
     }
 
     /// Releases this peer's shares of the pads of a record that a quorum has acknowledged, if this peer
-    /// votes. The release is final, and is on disk before the shares leave.
+    /// has acknowledged it in this view. The release is final, and is on disk before the shares leave.
     pub(in crate::node) fn release(
         &mut self,
         record: &SumRecord,
-        shares: Shares,
+        acknowledged: bool,
         decision: Vec<Signed<Acknowledgement>>,
         step: &mut Out,
     ) -> Option<Signed<deal::Release>> {
         let (sum, value) = (record.value.sum, record.digest(&self.ctx));
-        if shares.is_empty() || self.vote().is_none() {
+        // A sum without pads has no shares to release.
+        if !acknowledged || self.votes.silent || record.deals.is_empty() {
             return None;
         }
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.rule == crate::protocol::context::OpeningRule::Naive {
-            return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
+            return deal::release(&self.ctx, record);
         }
         if sum.slot < self.votes.acceptor.committed {
             // It has acknowledged the value that it has committed.
-            return Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }));
+            return deal::release(&self.ctx, record);
         }
         if !self.votes.acceptor.release(sum.slot, &value) {
             return None;
         }
         step.0.push(Action::Persist(Record::Released(sum.slot, value, decision.clone())));
         self.votes.decision = decision;
-        Some(Signed::new(&self.ctx, deal::Release { sum, value, shares }))
+        deal::release(&self.ctx, record)
     }
 
     /// Keeps the keys of the committee as proof that its members were in this view.

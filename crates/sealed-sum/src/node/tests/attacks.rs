@@ -3,7 +3,7 @@
 
 mod alone;
 pub(super) mod bounds;
-mod boxes;
+pub(super) mod boxes;
 mod checks;
 mod elections;
 mod ends;

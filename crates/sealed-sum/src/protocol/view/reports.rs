@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Message, Order, Output, Reason, Report, View};
 use crate::protocol::record::{NO_VALUE, Record};
 use crate::protocol::signed::{Item, Signed};
-use crate::protocol::{Fault, Step, Time};
+use crate::protocol::{Fault, Step, Time, deal};
 use crate::session::Peer;
 
 impl View {
@@ -47,9 +47,15 @@ impl View {
             }
             Report::TotalReady { slot, total, deals } => {
                 let (sum, dealers) = (self.sum_id(slot), self.ctx.dealers(slot, self.members()));
-                self.verify(from, &deals, "deal", |deal| {
+                let verified = self.verify(from, &deals, "deal", |deal| {
                     deal.item.sum == sum && dealers.contains(&deal.author)
-                })?;
+                });
+                if verified == Err(Fault::BadDeal) {
+                    // A deal has its dealer's signature. The child is at fault too, because it passed it on.
+                    let others = deal::liars(&self.ctx, &deals).filter(|&peer| peer != from);
+                    others.for_each(|peer| step.blame(peer, Fault::BadDeal));
+                }
+                verified?;
                 self.whole(from, "deal", &deals, |peer| dealers.contains(&peer))?;
                 let round = self.round.as_mut().filter(|round| round.slot == slot && round.reduce.is_some());
                 let round = round.ok_or(Fault::OutOfOrder("hold"))?;
@@ -139,8 +145,12 @@ impl View {
             if !item.item.has_lengths(&self.ctx) {
                 return Err(Fault::Inconsistent(format!("{what} of {} has a wrong length", item.author)));
             }
-            if !item.verify(&self.ctx) {
+            if !item.is_signed(&self.ctx) {
                 return Err(Fault::BadSignature(what));
+            }
+            // Only a deal has proofs.
+            if !item.item.is_sound(&self.ctx, item.author) {
+                return Err(Fault::BadDeal);
             }
         }
         Ok(())

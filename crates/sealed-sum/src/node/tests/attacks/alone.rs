@@ -264,9 +264,9 @@ fn who_has_lost_its_state_promises_and_releases_nothing() {
         assert_eq!(one.stored.contains(&Record::Promised(ballot)), votes);
         // The node acknowledged a value before it learnt that it had lost its state.
         let (record, acks) = one.decided(ballot, 0, [0; 32]);
-        let (value, own) = (record.digest(&one.node.ctx), vec![(from, [1; 32])]);
+        let value = record.digest(&one.node.ctx);
         one.node.elections.votes_mut().acceptor.accept(ballot, 0, value).unwrap();
-        let released = one.node.elections.release(&record, own, acks, &mut Step::none());
+        let released = one.node.elections.release(&record, true, acks, &mut Step::none());
         assert_eq!(released.is_some(), votes);
     }
 }
@@ -276,11 +276,15 @@ fn shares_are_released_for_what_was_acknowledged_and_for_nothing_else() {
     let mut one = One::new();
     let ballot = one.ballot(9);
     let (record, acks) = one.decided(ballot, 0, [0; 32]);
+    let value = record.digest(&one.node.ctx);
     let elections = &mut one.node.elections;
     elections.votes_mut().acceptor.accept(ballot, 0, [7; 32]).unwrap();
-    let shares = vec![(one.me, [1; 32])];
-    assert_eq!(elections.release(&record, shares, acks, &mut Step::none()), None);
+    assert_eq!(elections.release(&record, true, acks.clone(), &mut Step::none()), None);
+    elections.votes_mut().acceptor.accept(ballot, 0, value).unwrap();
+    assert_eq!(elections.release(&record, false, acks.clone(), &mut Step::none()), None, "not in this view");
     assert_eq!(elections.votes_mut().acceptor.released, None);
+    assert!(elections.release(&record, true, acks, &mut Step::none()).is_some());
+    assert_eq!(elections.votes_mut().acceptor.released, Some(value));
 }
 
 #[test]
@@ -460,8 +464,7 @@ fn an_opening_takes_the_pads_off_the_total_that_belongs_to_it() {
     let mut one = One::new();
     let (early, ballot) = (one.ballot(1), one.join(9, one.all()));
     let (record, acknowledgements) = one.decided(ballot, 0, [0; 32]);
-    let committed =
-        Committed { record, acknowledgements, pads: vec![Some([0; 32]); 3], releases: Vec::new() };
+    let committed = Committed { record, acknowledgements, pads: vec![[0; 32]; 3], releases: Vec::new() };
     let (other, same) = (one.decided(early, 0, [0; 32]).0, committed.record.clone());
     for (held, opens) in [(other, false), (same, true)] {
         one.node.slots.accept(held, Bytes::new());

@@ -258,6 +258,8 @@ fn a_report_with_items_that_do_not_fit_the_round_names_who_passes_it_on() {
                 sum: SumId { ballot, slot: 0 },
                 value: [9; 32],
                 shares: Vec::new(),
+                challenge: [0; 32],
+                response: [0; 32],
             };
             (key, Signed::new(ctx, acknowledgement), deal, Signed::new(ctx, release))
         });

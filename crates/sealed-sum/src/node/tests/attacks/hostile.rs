@@ -201,29 +201,29 @@ fn a_false_total_leaves_no_honest_peer_out() {
     });
 }
 
-/// Extends the deals of this peer by more hashes or boxes, and signs them again.
+/// Extends the deals of this peer by more shares or parts of the proof, and signs them again.
 fn with_longer_deals(
     ctx: &Context,
     deals: &[Signed<Deal>],
-    hashes: usize,
-    boxes: usize,
+    shares: usize,
+    responses: usize,
 ) -> Vec<Signed<Deal>> {
     let longer = |deal: &Signed<Deal>| {
         if deal.author != ctx.me {
             return deal.clone();
         }
         let mut item = deal.item.clone();
-        item.share_hashes.extend(vec![[0; 32]; hashes]);
-        item.sealed.boxes.extend(vec![item.sealed.boxes[0]; boxes]);
+        item.dealt.shares.extend(vec![item.dealt.shares[0]; shares]);
+        item.dealt.responses.extend(vec![[0; 32]; responses]);
         Signed::new(ctx, item)
     };
     deals.iter().map(longer).collect()
 }
 
 #[test]
-fn a_deal_with_too_many_hashes_or_boxes_stops_nobody() {
-    // With 32,711 hashes, the order with this deal would exceed the limit of a frame.
-    for (hashes, boxes) in [(1, 0), (0, 1), (32_711, 0)] {
+fn a_deal_with_too_many_shares_or_responses_stops_nobody() {
+    // With 32,711 shares, the order with this deal would exceed the limit of a frame.
+    for (shares, responses) in [(1, 0), (0, 1), (32_711, 0)] {
         for place in [1usize, 2, 4] {
             let mut net = Network::new(5, &[3], timing(), place as u64);
             let liar = net.committee()[place];
@@ -235,12 +235,12 @@ fn a_deal_with_too_many_hashes_or_boxes_stops_nobody() {
                 else {
                     return None;
                 };
-                let deals = with_longer_deals(&ctx, deals, hashes, boxes);
+                let deals = with_longer_deals(&ctx, deals, shares, responses);
                 let report = Report::TotalReady { slot: *slot, total: *total, deals };
                 Some(Message::View(view::Message::Up(*ballot, report)))
             }));
             net.run_unchecked(600_000, |_| false);
-            let what = format!("{hashes} hashes, {boxes} boxes, place {place} of the committee");
+            let what = format!("{shares} shares, {responses} responses, place {place} of the committee");
             honest_finish(&net, &what);
             only_liars_are_named(&net, &what);
         }
@@ -280,7 +280,7 @@ fn a_release_with_too_many_shares_stops_nobody() {
             let mut items = items.clone();
             for each in items.iter_mut().filter(|each| each.author == liar) {
                 let mut item = each.item.clone();
-                item.shares.extend(vec![(liar, [0; 32]); 16]);
+                item.shares.extend(vec![[0; 32]; 16]);
                 *each = Signed::new(&ctx, item);
             }
             Some(Message::View(view::Message::Up(*ballot, Report::Release(*slot, items))))

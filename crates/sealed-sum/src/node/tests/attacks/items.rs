@@ -209,22 +209,23 @@ fn records_and_deals_that_break_any_rule_are_refused() {
     assert_eq!(with(&|_| ()).check(&ctx), Ok(()));
     refused("a deal of another sum", &with(&|deal| deal.sum.slot = 0));
     refused(
-        "a hash is missing",
+        "a share is missing",
         &with(&|deal| {
-            deal.share_hashes.pop();
+            deal.dealt.shares.pop();
         }),
     );
     refused(
-        "a box is missing",
+        "a part of the proof is missing",
         &with(&|deal| {
-            deal.sealed.boxes.pop();
+            deal.dealt.responses.pop();
         }),
     );
     let mut forged = deals.clone();
     let mut item = forged[0].item.clone();
-    item.pad_hash[0] ^= 1;
+    item.dealt.challenge[0] ^= 1;
     forged[0] = done.sign(forged[1].author, item);
     forged[0].author = deals[0].author;
+    refused("shares that were not dealt", &with(&|deal| deal.dealt.shares.swap(0, 1)));
     refused("a deal that its dealer has not signed", &of(value.members.clone(), forged));
 }
 
@@ -239,28 +240,52 @@ fn a_committed_slot_that_breaks_any_rule_is_refused() {
         change(&mut committed);
         assert!(committed.check(&ctx).is_err(), "{what}");
     };
-    let release = |value: [u8; 32]| {
-        let index = |peer: Peer| ctx.committee_index(peer).unwrap();
-        let shares =
-            |peer: Peer| deal::own_shares(&done.net.context(peer), index(peer), &coin.record.deals).unwrap();
-        let item = |peer| deal::Release { sum: coin.record.value.sum, value, shares: shares(peer) };
-        done.committee.iter().map(|&peer| done.sign(peer, item(peer))).collect::<Vec<_>>()
-    };
-    let value = coin.record.digest(&ctx);
     refused("deals", sum, &|committed| {
         committed.record.deals.pop();
     });
     refused("too few acknowledgements", sum, &|committed| committed.acknowledgements.truncate(1));
-    refused("a pad too many", sum, &|committed| committed.pads.push(Some([0; 32])));
+    refused("a pad too many", sum, &|committed| committed.pads.push([0; 32]));
     refused("a pad too few", sum, &|committed| {
         committed.pads.pop();
     });
-    refused("another pad", sum, &|committed| committed.pads[0] = Some([1; 32]));
-    refused("no pad of a sum", sum, &|committed| committed.pads[0] = None);
-    refused("releases that show nothing", coin, &|committed| committed.releases = release(value));
-    refused("a sound pad left out", coin, &|committed| {
-        committed.pads[0] = None;
-        committed.releases = release(value);
-    });
-    refused("a pad left out and nothing shown", coin, &|committed| committed.pads[0] = None);
+    refused("another pad", sum, &|committed| committed.pads[0] = [1; 32]);
+    for (what, of) in [("coin", coin), ("sum", sum)] {
+        let other = |committed: &mut Committed, at: usize, change: &dyn Fn(&mut deal::Release)| {
+            let mut item = committed.releases[at].item.clone();
+            change(&mut item);
+            committed.releases[at] = done.sign(committed.releases[at].author, item);
+        };
+        let refused = |why: &str, change: &dyn Fn(&mut Committed)| {
+            refused(&format!("{what}: {why}"), of, change);
+        };
+        assert_eq!(of.releases.len(), ctx.quorum);
+        refused("too few releases", &|committed| committed.releases.truncate(1));
+        refused("more releases than a quorum", &|committed| {
+            let by = *done
+                .committee
+                .iter()
+                .find(|by| committed.releases.iter().all(|r| r.author != **by))
+                .unwrap();
+            committed.releases.push(deal::release(&done.net.context(by), &of.record).unwrap());
+        });
+        refused("one release twice", &|committed| committed.releases[1] = committed.releases[0].clone());
+        refused("a release of another value", &|committed| other(committed, 0, &|item| item.value[0] ^= 1));
+        refused("a release of another sum", &|committed| other(committed, 0, &|item| item.sum.slot ^= 1));
+        refused("a release with a wrong share", &|committed| {
+            other(committed, 1, &|item| item.shares[1] = item.shares[0]);
+        });
+        refused("a release with another member's proof", &|committed| {
+            let from = committed.releases[0].item.clone();
+            other(committed, 1, &|item| (item.challenge, item.response) = (from.challenge, from.response));
+        });
+        refused("a release that its author has not signed", &|committed| {
+            let mut forged = done.sign(committed.releases[1].author, committed.releases[0].item.clone());
+            forged.author = committed.releases[0].author;
+            committed.releases[0] = forged;
+        });
+        refused("a release of a peer outside the committee", &|committed| {
+            let item = committed.releases[0].item.clone();
+            committed.releases[0] = done.sign(done.other, item);
+        });
+    }
 }

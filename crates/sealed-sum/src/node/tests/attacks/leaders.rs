@@ -184,7 +184,8 @@ fn a_served_coin_that_lacks_a_sound_pad_is_refused_and_the_server_named() {
         net.rewrite = Some(Box::new(|_, _, message| {
             let Message::Transfer(transfer::Message::Head(0, held)) = message else { return None };
             let Held::Committed(mut committed) = (**held).clone() else { return None };
-            committed.pads[1] = None;
+            committed.pads.remove(1);
+            committed.record.deals.remove(1);
             Some(Message::Transfer(transfer::Message::Head(0, Box::new(Held::Committed(committed)))))
         }));
         let now = net.now_ms();

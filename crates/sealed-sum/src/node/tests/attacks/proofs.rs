@@ -1,7 +1,6 @@
-//! Proofs that a pad is unsound, keys of a view, and stored records, with one rule broken at a time.
+//! Released shares, keys of a view, and stored records, with one rule broken at a time.
 
 use bytes::Bytes;
-use chacha20::rand_core::SeedableRng;
 use sha2::Digest;
 
 use super::items::Done;
@@ -14,117 +13,51 @@ use crate::protocol::deal::{self, Opening, Release};
 use crate::protocol::pairwise::{ViewKey, ViewKeys};
 use crate::protocol::record::{Acknowledgement, Committed, Record as SumRecord};
 use crate::protocol::signed::Signed;
-use crate::protocol::sum_id::SumId;
-use crate::protocol::view::Rng;
 use crate::session::Peer;
 
-/// Returns a decided slot with one deal whose pad does not match its published hash.
-fn unsound(done: &Done, slot: u32) -> Committed {
-    let ctx = done.net.context(Peer(0));
-    let sum = SumId { slot, ..done.committed[1].record.value.sum };
-    let mut rng = Rng::from_seed([5; 32]);
-    let deal = |&peer: &Peer| deal::make(&done.net.context(peer), sum, &mut rng).1;
-    let mut deals: Vec<_> = done.committee.iter().map(deal).collect();
-    let mut item = deals[0].item.clone();
-    item.pad_hash[0] ^= 1;
-    deals[0] = done.sign(deals[0].author, item);
-    let record = SumRecord::new(sum, done.net.peers().collect(), [0; 32], deals);
-    let value = record.digest(&ctx);
-    let item = Acknowledgement { ballot: sum.ballot, slot, value };
-    let acknowledgements = done.committee.iter().map(|&by| done.sign(by, item.clone())).collect();
-    let releases: Vec<_> = done.committee.iter().map(|&by| release(done, by, &record)).collect();
-    let mut opening = Opening::default();
-    releases.iter().for_each(|release| opening.add(&ctx, &record.deals, release).unwrap());
-    let pads = opening.pads(&ctx, &record.deals).unwrap();
-    let pads = pads.into_iter().map(|pad| pad.map(|pad| *pad)).collect();
-    Committed { record, acknowledgements, pads, releases }
-}
-
-fn release(done: &Done, by: Peer, record: &SumRecord) -> Signed<Release> {
-    let ctx = done.net.context(by);
-    let shares = deal::own_shares(&ctx, ctx.committee_index(by).unwrap(), &record.deals).unwrap();
-    done.sign(by, Release { sum: record.value.sum, value: record.digest(&ctx), shares })
-}
-
 #[test]
-fn a_coin_goes_without_a_pad_that_releases_show_to_be_unsound_and_nothing_else_does() {
+fn released_shares_count_if_they_are_those_that_were_dealt() {
     let done = Done::new();
-    let ctx = done.net.context(Peer(0));
-    let [coin, sum] = [0, 1].map(|slot| unsound(&done, slot));
-    assert_eq!(coin.pads.iter().filter(|pad| pad.is_none()).count(), 1);
-    assert_eq!(coin.check(&ctx), Ok(()));
-    assert!(sum.check(&ctx).is_err(), "a sum without a pad");
-    let refused = |what: &str, change: &dyn Fn(&mut Committed)| {
-        let mut committed = coin.clone();
-        change(&mut committed);
-        assert!(committed.check(&ctx).is_err(), "{what}");
-    };
-    let other = |at: usize, change: &dyn Fn(&mut Release)| {
-        let mut item = coin.releases[at].item.clone();
-        change(&mut item);
-        done.sign(coin.releases[at].author, item)
-    };
-    refused("more releases than committee members", &|committed| {
-        committed.releases.extend(coin.releases.clone())
-    });
-    refused("a release of another value", &|committed| {
-        committed.releases[0] = other(0, &|item| item.value[0] ^= 1);
-    });
-    refused("a release with a wrong share", &|committed| {
-        committed.releases[2] = other(2, &|item| item.shares[1].1[0] ^= 1);
-    });
-    refused("a release that its author has not signed", &|committed| {
-        let mut forged = done.sign(done.committee[1], coin.releases[0].item.clone());
-        forged.author = done.committee[0];
-        committed.releases[0] = forged;
-    });
-    let mut altered = done.committed[1].clone();
-    assert_eq!(altered.check(&ctx), Ok(()));
-    altered.record.deals[1].item.share_hashes[0][0] ^= 1;
-    assert!(altered.check(&ctx).is_err(), "a deal that its dealer has not signed");
-}
-
-#[test]
-fn shares_count_as_their_dealer_has_published_them() {
-    let done = Done::new();
-    let deals = &done.committed[1].record.deals;
+    let record = &done.committed[1].record;
+    let deals = &record.deals;
     let of = |at: usize| done.net.context(done.committee[at]);
-    let with = |change: &dyn Fn(&mut deal::Deal)| {
-        let mut deals = deals.clone();
-        let mut item = deals[0].item.clone();
-        change(&mut item);
-        deals[0] = done.sign(deals[0].author, item);
-        deals
-    };
-    assert!(deal::own_shares(&of(1), 1, deals).is_ok());
-    let hash = with(&|deal| deal.share_hashes[1][0] ^= 1);
-    let Err((dealer, Fault::BadDeal(_))) = deal::own_shares(&of(1), 1, &hash) else { panic!("another hash") };
-    assert_eq!(dealer, deals[0].author);
-    assert!(deal::own_shares(&of(0), 0, &hash).is_ok(), "of another's share");
-    // The first two members reconstruct the pads. A pad counts only if the third hash fits its polynomial
-    // too.
-    let pads = |deals: &[Signed<deal::Deal>]| {
+    let ctx = of(2);
+    let good = |at: usize| deal::release(&of(at), record).unwrap();
+    // Any two members reconstruct the same pads.
+    let pads = |members: [usize; 2]| {
         let mut opening = Opening::default();
-        for &by in &done.committee[..2] {
-            let record = SumRecord { deals: deals.to_vec(), ..done.committed[1].record.clone() };
-            opening.add(&of(2), deals, &release(&done, by, &record)).unwrap();
-        }
-        let pads = opening.pads(&of(2), deals).unwrap();
-        pads.iter().map(Option::is_some).collect::<Vec<_>>()
+        members.iter().for_each(|&at| opening.add(&ctx, deals, &good(at)).unwrap());
+        opening.pads(&ctx, deals).unwrap().iter().map(|pad| **pad).collect::<Vec<_>>()
     };
-    assert_eq!(pads(deals), [true, true, true]);
-    assert_eq!(pads(&with(&|deal| deal.share_hashes[2][0] ^= 1)), [false, true, true]);
-    assert_eq!(pads(&with(&|deal| deal.pad_hash[0] ^= 1)), [false, true, true]);
-    let mut wrong = release(&done, done.committee[0], &done.committed[1].record).item;
-    wrong.shares[0].1[0] ^= 1;
-    let wrong = done.sign(done.committee[0], wrong);
-    let added = Opening::default().add(&of(2), deals, &wrong);
-    assert_eq!(added, Err(Fault::BadShare(deals[0].author)));
-    let mut nobody = release(&done, done.committee[0], &done.committed[1].record);
+    for members in [[0, 1], [0, 2], [1, 2]] {
+        assert_eq!(pads(members), done.committed[1].pads, "{members:?}");
+    }
+    let mut one = Opening::default();
+    one.add(&ctx, deals, &good(0)).unwrap();
+    one.add(&ctx, deals, &good(0)).unwrap();
+    assert!(one.pads(&ctx, deals).is_none(), "one member is not a quorum of two");
+    let added = |by: Peer, change: &dyn Fn(&mut Release)| {
+        let mut item = good(0).item;
+        change(&mut item);
+        Opening::default().add(&ctx, deals, &done.sign(by, item))
+    };
+    let by = done.committee[0];
+    assert_eq!(added(by, &|_| ()), Ok(()));
+    let bad = Err(Fault::BadShare);
+    assert_eq!(added(by, &|item| item.shares[0] = item.shares[1]), bad, "another share");
+    assert_eq!(added(by, &|item| item.shares[0] = [2; 32]), bad, "not a point");
+    assert_eq!(added(by, &|item| item.challenge[0] ^= 1), bad);
+    assert_eq!(added(by, &|item| item.response[0] ^= 1), bad);
+    assert_eq!(added(done.committee[1], &|_| ()), bad, "of another member");
+    let fits = |result: Result<(), Fault>| !matches!(result, Err(Fault::Inconsistent(_)));
+    assert!(!fits(added(by, &|item| item.shares.truncate(1))), "a share is missing");
+    assert!(!fits(added(by, &|item| item.shares.push([2; 32]))), "a share too many");
+    assert!(!fits(added(by, &|item| item.sum.slot = 0)), "of another sum");
+    let mut nobody = good(0);
     nobody.author = Peer(99);
-    assert!(!nobody.verify(&of(2)), "nobody of the roster");
+    assert!(!nobody.verify(&ctx), "not a peer of the roster");
     nobody.author = done.other;
-    assert_eq!(Opening::default().add(&of(2), deals, &nobody), Err(Fault::OutOfOrder("release")));
+    assert_eq!(Opening::default().add(&ctx, deals, &nobody), Err(Fault::OutOfOrder("release")));
 }
 
 #[test]

@@ -162,9 +162,7 @@ impl Tree {
 
     /// Returns a committee member's release of its shares for a record.
     fn release(&self, by: Peer, record: &Record) -> Signed<Release> {
-        let ctx = &self.ctx[by.index()];
-        let shares = deal::own_shares(ctx, ctx.committee_index(by).unwrap(), &record.deals).unwrap();
-        self.sign(by, Release { sum: record.value.sum, value: record.digest(ctx), shares })
+        deal::release(&self.ctx[by.index()], record).unwrap()
     }
 
     fn releases(&self, record: &Record) -> Vec<Signed<Release>> {
@@ -261,7 +259,13 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
             *report = Report::Keys(vec![tree.sign(tree.order[4], key)]);
         }),
     ];
-    let holds: [(&str, usize, Change); 2] = [
+    let holds: [(&str, usize, Change); 3] = [
+        ("a deal with bad shares", 3, |tree, by, report| {
+            let Report::TotalReady { deals, .. } = report else { return };
+            let mut item = deals[0].item.clone();
+            item.dealt.shares.swap(0, 1);
+            deals[0] = tree.sign(by, item);
+        }),
         ("a deal of no dealer", 4, |tree, by, report| {
             let Report::TotalReady { slot, deals, .. } = report else { return };
             let sum = SumId { ballot: tree.ballot, slot: *slot };
@@ -296,7 +300,7 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
         let Report::Release(_, items) = report else { return };
         let record = &tree.accepted[0];
         let (sum, value) = (record.value.sum, record.digest(&tree.ctx[0]));
-        let mut item = Release { sum, value, shares: Vec::new() };
+        let mut item = Release { sum, value, shares: Vec::new(), challenge: [0; 32], response: [0; 32] };
         change(&mut item);
         *items = vec![tree.sign(by, item)];
     }
@@ -415,10 +419,20 @@ fn an_order_to_sum_or_to_accept_that_breaks_any_rule_is_not_followed() {
     };
     assert!(accepted(0, &|_, record| record));
     let broken = accepted(0, &|_, mut record| {
-        record.deals[0].item.share_hashes[0][0] ^= 1;
+        record.deals[0].item.dealt.challenge[0] ^= 1;
         record
     });
     assert!(!broken, "deals that its dealer has not signed");
+    // A dealer signs a deal with a share that its holder cannot open. The dealer is named.
+    let mut tree = Tree::new();
+    let Order::Accept(mut record) = tree.order(accept(0)) else { unreachable!() };
+    let mut item = record.deals[1].item.clone();
+    item.dealt.shares[2] = item.dealt.shares[1];
+    record.deals[1] = tree.sign(record.deals[1].author, item);
+    let liar = record.deals[1].author;
+    let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
+    tree.down(Order::Accept(record));
+    assert_eq!((&tree.blamed[..], tree.failed.len()), (&[liar][..], 1), "bad shares");
     let later = |tree: &Tree| SumId { ballot: tree.ballot, slot: 1 };
     assert!(!accepted(0, &|tree, record| tree.record(later(tree), record.value.total)), "of a later slot");
     let high = |tree: &Tree, slot| SumId {
@@ -487,7 +501,11 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     };
     assert_eq!(opened(0, &forged), refused, "not signed by its author");
     let culprit = Tree::new().committee[0];
-    assert_eq!(opened(0, &other(|item| item.shares[0].1[0] ^= 1)), (true, vec![culprit]), "a wrong share");
+    assert_eq!(
+        opened(0, &other(|item| item.shares[0] = item.shares[1])),
+        (true, vec![culprit]),
+        "a wrong share"
+    );
     // Before the decision.
     let mut tree = Tree::new();
     drop(tree.order(|order| matches!(order, Order::Decide(0, _))));

@@ -67,7 +67,7 @@ fn answers(liar: Peer, slots: u32, mut random: Stream) -> Rewrite {
             Message::Transfer(transfer::Message::Head(slot, held)) => {
                 let Held::Committed(mut committed) = *held else { return None };
                 match random.below(3) {
-                    0 => committed.pads[0] = None,
+                    0 => committed.pads[0] = [0; 32],
                     1 => committed.record.value.total[0] ^= 1,
                     _ => committed.acknowledgements.truncate(1),
                 }
