@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use flyswarm::cli::{self, Failure, Observers};
-use flyswarm::peer::{Budget, Finished, Handle};
+use flyswarm::peer::{self, Budget, Finished, Handle};
 use flyswarm::tasks::Rows;
 use flyswarm::{Identity, Session};
 use futures::executor::{block_on, block_on_stream};
