@@ -131,7 +131,7 @@ impl Draw {
                 let keys = bits_of_distances(context, plan, codes).await;
                 context.enter(Stage::Nearest);
                 let chosen = nearest(context, &keys, plan.points(), plan.k()).await;
-                let edges = edges(context, plan, keys, chosen).await;
+                let edges = edges(context, plan, keys, chosen).await.expect("equal copies");
                 let weights = weights(context, plan, &edges).await;
                 let (graph, degrees) = dense(context, plan, edges, &weights).await;
                 context.enter(Stage::Degrees);

@@ -25,6 +25,7 @@ use crate::tasks::fedavg::trainer::{Answer as Trained, Order, Trainer};
 use crate::tasks::fedavg::{Own, own};
 use crate::tasks::{self, OwnWishes, Rows};
 use crate::{Identity, cli};
+use flyswarm_learn::learner::Classifier;
 
 /// Runs a command in this process, such as `["session", "check", "wards.toml"]`. `out` receives its
 /// standard output, `said` its other lines.

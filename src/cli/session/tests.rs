@@ -336,7 +336,8 @@ fn a_session_warns_if_its_computing_members_prove_nothing_and_only_then() {
         let words = format!("{more} --force");
         let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let told = shown(&path, false).unwrap();
-        let line = "xclp.cheaters is \"trusted\": a computing member that deviates can read whose rows are near a";
+        let line =
+            "xclp.cheaters is \"trusted\": a computing member that deviates can read whose rows are near a";
         assert_eq!(told.contains(line), warned, "{told}");
     }
 }
