@@ -426,7 +426,13 @@ impl Compute {
         let side = match refused {
             // One of the two lies about a coin, and this peer cannot tell which one.
             Refused::Coins => Side::After,
-            Refused::Proof { mine: true, shown, .. } => if shown { Side::After } else { Side::Before },
+            Refused::Proof { mine: true, shown, .. } => {
+                if shown {
+                    Side::After
+                } else {
+                    Side::Before
+                }
+            }
             Refused::Proof { by_me, .. } => {
                 let prover = if by_me { Side::Before } else { Side::After };
                 self.alone = self.party_at(prover).map(|peer| (peer, 0));

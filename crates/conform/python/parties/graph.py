@@ -6,17 +6,12 @@ import numpy
 from primitives import Refused
 from primitives.xclp import Plan
 
+from . import statements
 from .operations import (
-    BITS,
-    ONES,
-    SMALL,
-    SMALL_BITS,
-    WORDS,
     a2b,
     added,
     b2a,
     bit_by_bit,
-    bits_of,
     complement,
     cut,
     each,
@@ -28,14 +23,12 @@ from .operations import (
     products,
     public,
     reshare,
-    rows_of_bits,
     table,
-    to_planes,
-    words_of,
 )
 from .parts import Part, Parties, Program, Shares, in_thirds, thirds, together
 from .shares import Input
 from .shuffle import back, shuffle
+from .words import BITS, ONES, SMALL, SMALL_BITS, WORDS, bits_of, rows_of_bits, to_planes, words_of
 
 
 def compared(parties: Parties, owners: list[Input], commitments: list[bytes]) -> Part:
@@ -100,7 +93,8 @@ def distances(parties: Parties, plan: Plan, codes: Shares) -> Program:
     after = lambda i: wide[(i + 1) % 3]
     crossed = [both(wide[i], after(i)) for i in range(3)]
     sums = [entries_of_tiles(plan, both(wide[i], wide[i]) + crossed[i] + crossed[i].T) for i in range(3)]
-    z = yield from reshare(part, SMALL, sums)
+    statement = lambda result, masks: statements.distances(part, codes, result, masks)
+    z = yield from reshare(part, SMALL, sums, statement)
     ones = each(lambda share: share.sum(1, dtype=numpy.uint16), codes)
     lengths = [entries_of_tiles(plan, own[:, None] + own[None, :]) for own in ones]
     return [length - numpy.uint16(2) * one for length, one in zip(lengths, z)]

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Callable
 
 import numpy
 from primitives.crypto import tagged
 
+from . import statements
 from .parts import Part, Program, Shares, in_thirds, together
-
-ONES = numpy.uint64(2**64 - 1)
-
-
-class Ring:
-    """Words of one size. They are added mod 2^16 or 2^64, or bit by bit."""
-
-    def __init__(self, dtype: str, bits: bool) -> None:
-        self.dtype = numpy.dtype(dtype)
-        self.add = numpy.bitwise_xor if bits else numpy.add
-        self.less = numpy.bitwise_xor if bits else numpy.subtract
-        self.times = numpy.bitwise_and if bits else numpy.multiply
-
-    def zeros(self, length: int) -> Shares:
-        return [numpy.zeros(length, self.dtype) for _ in range(3)]
-
-
-SMALL, WORDS = Ring("<u2", False), Ring("<u8", False)
-BITS, SMALL_BITS = Ring("<u8", True), Ring("<u2", True)
+from .words import BITS, ONES, WORDS, Ring, bits_of, to_planes
 
 # --- without messages
 
@@ -77,49 +61,40 @@ def local_product(ring: Ring, x: Shares, y: Shares) -> Shares:
     return [ring.add(one(i), ring.times(x[after(i)], y[i])) for i in range(3)]
 
 
-def to_planes(values: numpy.ndarray, bits: int) -> list[numpy.ndarray]:
-    """Returns the planes of integers, the lowest first. Lanes past the last are 0."""
-    padded = numpy.zeros(-(-len(values) // 64) * 64, numpy.uint64)
-    padded[:len(values)] = values
-    return [words_of(padded >> numpy.uint64(bit) & numpy.uint64(1)) for bit in range(bits)]
-
-
-def words_of(bits: numpy.ndarray) -> numpy.ndarray:
-    """Packs rows of bits, or one row. The length of a row is a multiple of 64."""
-    packed = numpy.packbits(bits.astype(numpy.uint8), axis=-1, bitorder="little")
-    return numpy.frombuffer(packed.tobytes(), "<u8")
-
-
-def rows_of_bits(words: numpy.ndarray, rows: int, length: int) -> numpy.ndarray:
-    """Returns the first bits of each row of words."""
-    packed = numpy.frombuffer(words.tobytes(), numpy.uint8).reshape(rows, -1)
-    return numpy.unpackbits(packed, axis=1, bitorder="little")[:, :length]
-
-
-def bits_of(words: numpy.ndarray, length: int) -> numpy.ndarray:
-    return rows_of_bits(words, 1, length)[0]
-
-
 # --- products
 
 
-def reshare(part: Part, ring: Ring, z: Shares) -> Program:
-    step, out = part.step(), []
+def reshare(part: Part, ring: Ring, z: Shares, statement: Callable[[Shares, Shares], None]) -> Program:
+    """Shares the sum of the roles' parts. `statement` gets the shares and the masks of the keys, by their numbers."""
+    step, out, masks = part.step(), [], []
     for role, mine in enumerate(part.turned(z)):
         own, after = part.draw(role, step, mine), part.draw(role + 1, step, mine)
+        masks.append(own)
         out.append(ring.less(ring.add(mine, own), after))
         part.send(role, role - 1, out[-1])
     yield
+    if part.log:
+        statement(part.unturned(out), part.unturned(masks))
     return part.unturned(out)
 
 
+def sum_of_products(part: Part, ring: Ring, pairs: list[tuple[Shares, Shares]]) -> Program:
+    """Returns the sum of products of vectors, in one reshare."""
+    parts = [local_product(ring, x, y) for x, y in pairs]
+    total = parts[0]
+    for one in parts[1:]:
+        total = plus(ring, total, one)
+    of_products = lambda result, masks: statements.products(part, ring, result, masks, pairs)
+    return (yield from reshare(part, ring, total, of_products))
+
+
 def product(part: Part, ring: Ring, x: Shares, y: Shares) -> Program:
-    return (yield from reshare(part, ring, local_product(ring, x, y)))
+    return (yield from sum_of_products(part, ring, [(x, y)]))
 
 
 def products(part: Part, pairs: list[tuple[Shares, Shares]]) -> Program:
     """Multiplies pairs of vectors of bits together."""
-    made = yield from reshare(part, BITS, joined([local_product(BITS, x, y) for x, y in pairs]))
+    made = yield from product(part, BITS, joined([x for x, _ in pairs]), joined([y for _, y in pairs]))
     out, at = [], 0
     for x, _ in pairs:
         out.append([share[at:at + len(x[0])] for share in made])
@@ -129,6 +104,7 @@ def products(part: Part, pairs: list[tuple[Shares, Shares]]) -> Program:
 
 def opened(part: Part, x: Shares) -> Program:
     """Opens a vector of bits. A role gets the missing share from one side, and its hash from the other."""
+    yield from part.parties.proved()
     shares = part.turned(x)
     for role, mine in enumerate(shares):
         part.send(role, role + 1, mine)
@@ -159,6 +135,8 @@ def two_numbers(part: Part, ring: Ring, x: Shares, bits: int) -> Program:
         planes += to_planes((known < first).astype(numpy.uint64), 1)
     planes = dealt(part, BITS, 0, numpy.concatenate(planes))
     yield
+    if part.log:
+        statements.sum_of_shares(part, part.turned(x), part.turned(planes), bits)
     nothing = numpy.zeros(words, numpy.uint64)
     others = [part.unturned([nothing, nothing, plane]) for plane in to_planes(third, min(bits, 64))]
     return cut(planes, words), others
@@ -248,11 +226,13 @@ def leading(part: Part, planes: list[Shares]) -> Program:
 
 
 def b2a_parts(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: list[int]) -> Program:
-    """Returns each role's part of the weighted sums of planes, before the reshare."""
+    """Returns each role's part of the weighted sums of planes, before the reshare, and the statement about it."""
     turned = [part.turned(plane) for plane in planes]
     known = numpy.concatenate([bits_of(plane[0] ^ plane[1], length) for plane in turned]).astype(ring.dtype)
     shares = part.turned(dealt(part, ring, 0, known))
     yield
+    if part.log:
+        statements.exclusive_or(part, ring, turned, length, shares)
     u0, u1 = ([share[at:at + length] for at in range(0, len(share), length)] for share in shares[:2])
     last = [bits_of(plane[2], length).astype(ring.dtype) for plane in turned]
     two = ring.dtype.type(2)
@@ -261,12 +241,14 @@ def b2a_parts(part: Part, ring: Ring, planes: list[Shares], length: int, *weight
     word = ring.dtype.type
     weighted = lambda values: numpy.concatenate([sum(word(w) * v for w, v in zip(ws, values)) for ws in weights])
     one, two = weighted(of_one), weighted(of_two)
-    return part.unturned([numpy.zeros_like(one), one, two])
+    converted = functools.partial(statements.converted, part, ring, turned, length, shares, weights)
+    return part.unturned([numpy.zeros_like(one), one, two]), converted
 
 
 def b2a(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: list[int]) -> Program:
-    parts = yield from b2a_parts(part, ring, planes, length, *weights)
-    return (yield from reshare(part, ring, parts))
+    parts, converted = yield from b2a_parts(part, ring, planes, length, *weights)
+    of_bits = lambda result, masks: converted(part.turned(result), part.turned(masks), None)
+    return (yield from reshare(part, ring, parts, of_bits))
 
 
 # --- rounding and tables
@@ -282,11 +264,16 @@ def truncate(part: Part, x: Shares, bits: int) -> Program:
         tops = complement(part, one[63]), complement(part, two[63])
         *g, unwrapped = yield from products(part, [*zip(one[:bits], two[:bits]), tops])
         into = yield from carry(part, g, [plus(BITS, a, b) for a, b in zip(one[:bits], two[:bits])])
-        parts = yield from b2a_parts(part, WORDS, [into, unwrapped], end - start, [1, over])
+        parts, converted = yield from b2a_parts(part, WORDS, [into, unwrapped], end - start, [1, over])
         parts, (first, second, last) = part.turned(parts), part.turned(v)
         parts[0] = parts[0] + (first + second >> shift)
         parts[1] = parts[1] + (last >> shift)
-        shared = yield from reshare(part, WORDS, part.unturned(parts))
+
+        def of_floors(result, masks):
+            added = statements.Added(part.turned(v), list(map(part.turned, one)), bits)
+            converted(part.turned(result), part.turned(masks), added)
+
+        shared = yield from reshare(part, WORDS, part.unturned(parts), of_floors)
         return plus_public(part, shared, -over - (2**62 >> bits))
 
     return joined((yield from in_thirds(part, len(x[0]), 64, third)))
@@ -321,10 +308,9 @@ def table(part: Part, index: list[Shares], length: int, entries: list[int], bits
 
         planes = [inner(bit, 0) for bit in range(bits)]
         if high:
-            sums = [BITS.zeros(words) for _ in range(bits)]
-            for a, entry in enumerate(high):
-                sums = [plus(BITS, one, local_product(BITS, entry, inner(bit, a))) for bit, one in enumerate(sums)]
-            planes = cut((yield from reshare(part, BITS, joined(sums))), words)
+            every = [joined([inner(bit, a) for bit in range(bits)]) for a in range(-(-len(entries) // 64))]
+            pairs = [(joined([entry] * bits), sums) for entry, sums in zip(high, every)]
+            planes = cut((yield from sum_of_products(part, BITS, pairs)), words)
         return (yield from b2a(part, WORDS, planes, end - start, [2**bit for bit in range(bits)]))
 
     return joined((yield from in_thirds(part, length, 64, third)))

@@ -24,22 +24,31 @@ class Parties:
         self.rounds = 0
         self.messages: dict[tuple[int, int], list[bytes]] = {}
         self.hashes = [hashlib.sha256() for _ in keys]
+        self.log = None  # statements, if the parties prove their messages
 
     def send(self, sender: int, receiver: int, data: bytes) -> None:
         self.messages.setdefault((sender % 3, receiver % 3), []).append(data)
 
     def run(self, program: Program) -> Any:
-        """Runs a program to its end. In each round a party gets the data of the party before it first."""
+        """Runs a program to its end."""
         while True:
             try:
                 next(program)
             except StopIteration as end:
                 return end.value
-            for receiver, received in enumerate(self.hashes):
-                for sender in ((receiver - 1) % 3, (receiver + 1) % 3):
-                    received.update(b"".join(self.messages.get((sender, receiver), [])))
-            self.messages.clear()
-            self.rounds += 1
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Ends a round. A party gets the data of the party before it first."""
+        for receiver, received in enumerate(self.hashes):
+            for sender in ((receiver - 1) % 3, (receiver + 1) % 3):
+                received.update(b"".join(self.messages.get((sender, receiver), [])))
+        self.messages.clear()
+        self.rounds += 1
+
+    def proved(self) -> Program:
+        """Waits until all statements so far are proved."""
+        yield from ()
 
     def received(self) -> list[str]:
         return [received.hexdigest() for received in self.hashes]
@@ -55,6 +64,10 @@ class Part:
         self.turn = turn % 3
         self.chunk = parties.chunks
         self.steps = 0
+
+    @property
+    def log(self):
+        return self.parties.log
 
     def part(self, turn: int) -> Part:
         """Returns a part of this part. It takes the next chunk number now."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy
 from primitives.crypto import Stream, le, tagged
 
-from .operations import Ring
 from .parts import Shares
+from .words import Ring
 
 
 @dataclass

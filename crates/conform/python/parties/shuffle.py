@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy
 from primitives.crypto import Stream
 
-from .operations import Ring
+from . import statements
 from .parts import Part, Program, Shares
+from .words import Ring
 
 Places = numpy.ndarray  # for each row and each place, the place that its word comes from
 
@@ -52,6 +53,9 @@ def hop(part: Part, ring: Ring, x: Shares, key: int, places: Places, move, bits:
     part.send(before, after, packed(out[before], bits))
     part.send(key, after, packed(out[after], bits))
     yield
+    if part.log:
+        other = permuted_back if move is permuted else permuted
+        statements.hop(part, ring, key, x, out, [one, two], lambda coins: other(places, coins))
     return out
 
 

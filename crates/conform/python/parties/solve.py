@@ -7,19 +7,15 @@ import math
 import numpy
 from primitives.xclp import Plan
 
+from . import statements
 from .operations import (
-    BITS,
-    ONES,
-    WORDS,
     a2b,
     b2a,
-    bits_of,
     complement,
     cut,
     each,
     joined,
     leading,
-    local_product,
     minus,
     plus,
     plus_public,
@@ -28,11 +24,13 @@ from .operations import (
     public,
     reshare,
     sign,
+    sum_of_products,
     table,
     times,
     truncate,
 )
 from .parts import Part, Parties, Program, Shares, in_thirds, together
+from .words import BITS, ONES, WORDS, bits_of
 
 Q, G = 28, 32
 
@@ -100,16 +98,18 @@ def propagation(parties: Parties, plan: Plan, graph: Shares, labels: Shares, fou
         return [(sides[i] @ a[i] + graph[i] @ a[(i + 1) % 3]).reshape(-1) for i in range(3)]
 
     last = yield from product(part, WORDS, s, labels)
-    total, earlier = times(plan.coefficients[0], last), None
+    total, earlier, steps = times(plan.coefficients[0], last), None, []
     for coefficient in plan.coefficients[1:]:
-        around = yield from reshare(part, WORDS, neighbours(last))
-        z = plus(WORDS, local_product(WORDS, around, r), local_product(WORDS, last, c))
-        z = yield from reshare(part, WORDS, z)
+        of_step = lambda result, masks: steps.append((last, result, masks))
+        around = yield from reshare(part, WORDS, neighbours(last), of_step)
+        z = yield from sum_of_products(part, WORDS, [(around, r), (last, c)])
         following = yield from truncate(part, z, G - 1 if earlier else G)
         if earlier:
             following = minus(WORDS, following, earlier)
         earlier, last = last, following
         total = plus(WORDS, total, times(coefficient, last))
+    if part.log:
+        statements.graph(part, graph, steps)
     scores = yield from truncate(part, total, 20)
     if u:
         of_rows = each(lambda share: numpy.tile(share, plan.rows), u[0])

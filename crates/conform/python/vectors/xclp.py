@@ -6,10 +6,11 @@ import math
 import struct
 
 import numpy
-from parties.operations import BITS, SMALL, rows_of_bits
 from parties.parts import Parties
 from parties.program import program
+from parties.proofs import RINGS, Proving, RefusedProof, verified
 from parties.shares import shared_out
+from parties.words import BITS, SMALL, rows_of_bits
 from primitives.crypto import Stream, ballot_bytes, derive, le, tagged
 from primitives.encoding import Ballot
 from primitives.session import Session
@@ -263,12 +264,38 @@ def owners_of_parts(found, labels, classes):
     return [shared(place, a, b) for place, (a, b) in enumerate(cuts)]
 
 
+def changed(record):
+    """Returns a recorded proof with the lowest bit of one value of U's last share changed."""
+    *first, (lower, upper), last = record
+    share = upper[-1].copy()
+    share.reshape(-1)[0] ^= share.dtype.type(1)
+    return *first, (lower, [*upper[:-1], share]), last
+
+
+def refused(ring):
+    """Returns whether U refuses a proof whose statement is wrong in the highest bit, and accepts the right one."""
+    def accepts(error):
+        parties = Proving([bytes([number]) * 32 for number in range(3)], b"")
+        a, b, upper = (numpy.arange(number, number + 70).astype(ring.dtype) for number in (2, 3, 5))
+        lower = ring.word_product(a, b)
+        lower = lower ^ upper if ring is RINGS[0] else lower - upper
+        lower[3] ^= ring.dtype.type(error << 8 * ring.dtype.itemsize - 1)
+        parties.log.terms(ring, 1, [a], [b], lower, upper)
+        try:
+            parties.run(iter(()))
+        except RefusedProof as proof:
+            return proof.args != (1,)
+        return True
+
+    return accepts(0) and not accepts(1)
+
+
 def check_parties(file, plan, even, words, owners):
     """Runs the three parties, and compares what each of them receives."""
     keys, seeds = list(map(bytes.fromhex, file["streams"]["keys"])), seeds_of(file["parcels"])
 
-    def run(plan, owners, of_distances=False):
-        parties = Parties(keys, b"in memory")
+    def run(plan, owners, of_distances=False, kind=Parties):
+        parties = kind(keys, b"in memory")
         commitments = [bytes(32) for _ in owners]
         shares, values = parties.run(program(parties, plan, owners, commitments, of_distances))
         return parties, shares, values
@@ -294,9 +321,14 @@ def check_parties(file, plan, even, words, owners):
         labels = [byte % (classes + 1) for byte in drawn("larger labels", n)]
         labels = [None if label == classes else label for label in labels]
         plan = Plan(n, classes, bits, *(case[name] for name in ("k", "alpha", "steps", "power", "balance")))
-        parties, shares, _ = run(plan, [shared_out(BITS, words, labels, classes, 0, seeds)])
+        owners = [shared_out(BITS, words, labels, classes, 0, seeds)]
+        parties, shares, _ = run(plan, owners, kind=Proving if case["proofs"] else Parties)
         check(f"{n} rows: what the parties receive", parties.received() == case["received"])
         check(f"{n} rows: rounds", parties.rounds == case["rounds"])
+        if case["proofs"]:
+            check(f"{n} rows: proofs", all(verified(*record) for record in parties.records))
+            check(f"{n} rows: proofs with a changed share", not any(verified(*changed(record)) for record in parties.records))
+            check(f"{n} rows: changed statements", all(refused(ring) for ring in RINGS))
         check(f"{n} rows: shares of the output", [hashlib.sha256(share).hexdigest() for share in shares] == case["shares"])
         if n < 100:
             codes = rows_of_bits(words, n, bits).tolist()

@@ -1,5 +1,6 @@
-//! Whole computations with more rows, classes and bits than the first entries of `xclp` have. The file has
-//! only hashes of what each party receives and of the output.
+//! Whole computations with more rows, classes and bits than the first entries of `xclp` have, and one whose
+//! parties prove their messages. The file has only hashes of the data that each party receives and of the
+//! output.
 
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::reference::Reference;
@@ -15,16 +16,18 @@ use zeroize::Zeroizing;
 
 use super::super::hex;
 
-/// Rows, classes and settings of each computation.
-fn cases() -> [(usize, usize, Settings); 3] {
+/// Rows, classes and settings of each computation, and whether the parties prove their messages.
+fn cases() -> [(usize, usize, Settings, bool); 4] {
     let settings = |k, bits, alpha, steps, balance| Settings { k, bits, alpha, steps, power: 1, balance };
     [
         // Three tiles, a class that is left over in the tournament, high bits in both tables.
-        (70, 3, settings(4, 1024, 0.9, 30, true)),
+        (70, 3, settings(4, 1024, 0.9, 30, true), false),
         // Two words of labels a row, and fewer rows than a word has lanes.
-        (3, 70, settings(2, 128, 0.9, 10, false)),
+        (3, 70, settings(2, 128, 0.9, 10, false), false),
         // Two steps of compaction, and tiles in uneven thirds.
-        (1160, 2, settings(3, 64, 0.3, 4, false)),
+        (1160, 2, settings(3, 64, 0.3, 4, false), false),
+        // A proof of each ring and each party before the marks are opened, and of two rings before the end.
+        (10, 2, settings(2, 64, 0.3, 4, true), true),
     ]
 }
 
@@ -37,7 +40,7 @@ fn drawn(label: &str, len: usize) -> Vec<u8> {
 
 /// Runs each computation with one owner of all rows.
 pub(super) fn larger(keys: [[u8; 32]; 3], seeds: &[Zeroizing<[u8; 32]>; 3]) -> Vec<Value> {
-    let case = |(rows, classes, settings): (usize, usize, Settings)| {
+    let case = |(rows, classes, settings, proves): (usize, usize, Settings, bool)| {
         let bits = settings.bits as usize;
         let bytes = drawn("larger codes", rows * bits / 8);
         let words = bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
@@ -55,7 +58,7 @@ pub(super) fn larger(keys: [[u8; 32]; 3], seeds: &[Zeroizing<[u8; 32]>; 3]) -> V
             |context| {
                 let number = context.role();
                 let inputs = unpack(&whole[number], number, &said, rows, bits, classes).unwrap();
-                boxed(context, plan, vec![inputs], false)
+                boxed(context, plan, vec![inputs], proves)
             },
             |party, _, bytes| received[party].update(bytes),
         );
@@ -69,7 +72,7 @@ pub(super) fn larger(keys: [[u8; 32]; 3], seeds: &[Zeroizing<[u8; 32]>; 3]) -> V
         let shares = sealed.map(|sealed| hex(Sha256::digest(&sealed.own)));
         json!({
             "rows": rows, "classes": classes, "bits": bits, "k": settings.k, "alpha": settings.alpha,
-            "steps": settings.steps, "power": settings.power, "balance": settings.balance,
+            "steps": settings.steps, "power": settings.power, "balance": settings.balance, "proofs": proves,
             "rounds": ended.rounds, "received": received.map(|hash| hex(hash.finalize())), "shares": shares,
         })
     };

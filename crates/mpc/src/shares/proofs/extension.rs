@@ -6,6 +6,8 @@
 //! - Integers mod 2^16 and 2^64: the Galois rings of degree 49 over them, Z\[x\] / (x^49 + x^9 + 1). The
 //!   2^49 elements with coefficients 0 and 1 are exceptional, because x^49 + x^9 + 1 is irreducible mod 2.
 
+use pulp::Arch;
+
 use super::super::{Bits, Ring, Xor};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -73,6 +75,7 @@ pub struct Gf64(pub u64);
 
 /// Returns the low 64 bits of the product of two polynomials over GF(2), in constant time: the bits are
 /// spread out, so that carries do not reach the next used bit (Pornin, BearSSL, *ghash_ctmul64*).
+#[inline(always)]
 fn low_product(x: u64, y: u64) -> u64 {
     const MASK: u64 = 0x1111_1111_1111_1111;
     let of = |word: u64| -> [u64; 4] { std::array::from_fn(|at| word & MASK << at) };
@@ -88,21 +91,27 @@ impl Extension for Gf64 {
     const BYTES: usize = 8;
     const MASK: u64 = u64::MAX;
 
+    #[inline(always)]
     fn zero() -> Self {
         Self(0)
     }
+    #[inline(always)]
     fn exceptional(bits: u64) -> Self {
         Self(bits)
     }
+    #[inline(always)]
     fn embed(word: Bits) -> Self {
         Self(word.0)
     }
+    #[inline(always)]
     fn plus(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
     }
+    #[inline(always)]
     fn minus(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
     }
+    #[inline(always)]
     fn times(self, other: Self) -> Self {
         let low = low_product(self.0, other.0);
         let high = low_product(self.0.reverse_bits(), other.0.reverse_bits()).reverse_bits() >> 1;
@@ -142,6 +151,7 @@ pub struct Galois<W>(pub [W; DEGREE]);
 impl<W: Ring> Galois<W> {
     /// Returns the remainder of a polynomial of degree 96 at most.
     #[must_use]
+    #[inline(always)]
     pub fn reduced(mut product: [W; 2 * DEGREE - 1]) -> Self {
         for at in (DEGREE..product.len()).rev() {
             let high = product[at];
@@ -157,32 +167,40 @@ impl<W: Ring> Extension for Galois<W> {
     const BYTES: usize = DEGREE * W::BYTES;
     const MASK: u64 = (1 << DEGREE) - 1;
 
+    #[inline(always)]
     fn zero() -> Self {
         Self([W::default(); DEGREE])
     }
+    #[inline(always)]
     fn exceptional(bits: u64) -> Self {
         Self(std::array::from_fn(|at| W::from_bits(bits >> at & 1)))
     }
+    #[inline(always)]
     fn embed(word: W) -> Self {
         let mut element = Self::zero();
         element.0[0] = word;
         element
     }
+    #[inline(always)]
     fn plus(self, other: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].add(other.0[at])))
     }
+    #[inline(always)]
     fn minus(self, other: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at].sub(other.0[at])))
     }
+    #[inline(always)]
     fn times(self, other: Self) -> Self {
         let mut product = [W::default(); 2 * DEGREE - 1];
-        for (at, &a) in self.0.iter().enumerate() {
-            for (sum, &b) in product[at..at + DEGREE].iter_mut().zip(&other.0) {
-                *sum = sum.add(a.mul(b));
+        for at in 0..DEGREE {
+            let a = self.0[at];
+            for to in 0..DEGREE {
+                product[at + to] = product[at + to].add(a.mul(other.0[to]));
             }
         }
         Self::reduced(product)
     }
+    #[inline(always)]
     fn scaled(self, word: W) -> Self {
         Self(self.0.map(|x| x.mul(word)))
     }
@@ -262,10 +280,25 @@ pub fn point<R: Extension>(number: usize) -> R {
     R::exceptional(number as u64)
 }
 
+/// Runs a loop with the vector instructions of this machine.
+#[inline(always)]
+pub fn vectorized<T>(run: impl FnOnce() -> T) -> T {
+    Arch::new().dispatch(run)
+}
+
 /// Returns the sum of products.
 #[must_use]
 pub fn inner<R: Extension>(a: &[R], b: &[R]) -> R {
-    a.iter().zip(b).fold(R::zero(), |sum, (&a, &b)| sum.plus(a.times(b)))
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut sum = R::zero();
+            for (&a, &b) in a.iter().zip(b) {
+                sum = sum.plus(a.times(b));
+            }
+            sum
+        },
+    )
 }
 
 /// Word of 16 bits by exclusive or, as an element: its bits are the lowest lanes.

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use super::super::bits::transpose;
 use super::super::primitives::LANES;
 use super::super::{Bits, Ring};
-use super::extension::{Extension, Galois, Gf64, Points, draw_bits};
+use super::extension::{Extension, Galois, Gf64, Points, draw_bits, vectorized};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Factors of statements with one prover, as one party knows them: for each statement, the sum over all
@@ -158,67 +158,96 @@ impl Gates for Gf64 {
     }
 
     fn add_products(sum: &mut Self, a: &[Bits], b: &[Bits], tau: &[u64]) {
-        for ((a, b), &tau) in a.iter().zip(b).zip(tau) {
-            *sum = sum.plus(Self(a.0 & b.0).times(Self(tau)));
-        }
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((a, b), &tau) in a.iter().zip(b).zip(tau) {
+                    *sum = sum.plus(Self(a.0 & b.0).times(Self(tau)));
+                }
+            },
+        )
     }
 
     fn folded(words: &[Bits], columns: usize, weights: &[Self]) -> Vec<Self> {
-        // For each eight groups, the sums of all subsets of their weights.
-        let tables: Vec<[u64; 256]> = weights
-            .chunks(8)
-            .map(|weights| {
-                let mut table = [0; 256];
-                for set in 1..256usize {
-                    let lowest = set.trailing_zeros() as usize;
-                    let weight = weights.get(lowest).map_or(0, |weight| weight.0);
-                    table[set] = table[set & (set - 1)] ^ weight;
+        vectorized(
+            #[inline(always)]
+            || {
+                // For each eight groups, the sums of all subsets of their weights.
+                let tables: Vec<[u64; 256]> = weights
+                    .chunks(8)
+                    .map(|weights| {
+                        let mut table = [0; 256];
+                        for set in 1..256usize {
+                            let lowest = set.trailing_zeros() as usize;
+                            let weight = weights.get(lowest).map_or(0, |weight| weight.0);
+                            table[set] = table[set & (set - 1)] ^ weight;
+                        }
+                        table
+                    })
+                    .collect();
+                let mut out = Vec::with_capacity(columns * LANES);
+                for column in 0..columns {
+                    let mut block: [u64; LANES] = std::array::from_fn(|group| {
+                        words.get(group * columns + column).map_or(0, |word| word.0)
+                    });
+                    transpose(&mut block);
+                    let sum = |lane: u64| {
+                        let sets = lane.to_le_bytes();
+                        tables.iter().zip(sets).fold(0, |sum, (table, set)| sum ^ table[usize::from(set)])
+                    };
+                    out.extend(block.map(|lane| Self(sum(lane))));
                 }
-                table
-            })
-            .collect();
-        let mut out = Vec::with_capacity(columns * LANES);
-        for column in 0..columns {
-            let mut block: [u64; LANES] =
-                std::array::from_fn(|group| words.get(group * columns + column).map_or(0, |word| word.0));
-            transpose(&mut block);
-            let sum = |lane: u64| {
-                let sets = lane.to_le_bytes();
-                tables.iter().zip(sets).fold(0, |sum, (table, set)| sum ^ table[usize::from(set)])
-            };
-            out.extend(block.map(|lane| Self(sum(lane))));
-        }
-        out
+                out
+            },
+        )
     }
 
     fn times_coins(elements: &mut [Self], tau: &[u64]) {
-        for (lanes, &tau) in elements.chunks_mut(LANES).zip(tau) {
-            let mut coin = Self(tau);
-            for lane in lanes {
-                *lane = lane.times(coin);
-                coin = coin.times(Self(2));
-            }
-        }
+        vectorized(
+            #[inline(always)]
+            || {
+                for (lanes, &tau) in elements.chunks_mut(LANES).zip(tau) {
+                    let mut coin = Self(tau);
+                    for lane in lanes {
+                        *lane = lane.times(coin);
+                        coin = coin.times(Self(2));
+                    }
+                }
+            },
+        )
     }
 
     fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
-        for (&coin, &word) in coins.iter().zip(words) {
-            *sum = sum.plus(Self(coin).times(Self(word)));
-        }
+        vectorized(
+            #[inline(always)]
+            || {
+                for (&coin, &word) in coins.iter().zip(words) {
+                    *sum = sum.plus(Self(coin).times(Self(word)));
+                }
+            },
+        )
     }
 
     fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-        let mut out = vec![Self(0); columns];
-        for (at, weight) in weights.iter().enumerate() {
-            for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
-                *out = out.plus(weight.times(Self(coin)));
-            }
-        }
-        out
+        vectorized(
+            #[inline(always)]
+            || {
+                let mut out = vec![Self(0); columns];
+                for (at, weight) in weights.iter().enumerate() {
+                    for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
+                        *out = out.plus(weight.times(Self(coin)));
+                    }
+                }
+                out
+            },
+        )
     }
 
     fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-        Self::folded_coins(words, columns, weights)
+        vectorized(
+            #[inline(always)]
+            || Self::folded_coins(words, columns, weights),
+        )
     }
 }
 
@@ -233,16 +262,16 @@ macro_rules! integers {
                 &TABLES
             }
 
-            fn add_products(sum: &mut Self, a: &[$word], b: &[$word], tau: &[u64]) {
+            fn add_products(sum: &mut Self, a: &[$word], b: &[$word], tau: &[u64]) { vectorized(#[inline(always)] || {
                 for ((&a, &b), &tau) in a.iter().zip(b).zip(tau) {
                     let product = a.mul(b);
                     for (at, sum) in sum.0.iter_mut().enumerate() {
                         *sum = sum.add(product.mul((tau >> at & 1) as $word));
                     }
                 }
-            }
+            }) }
 
-            fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> {
+            fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> { vectorized(#[inline(always)] || {
                 let mut out = vec![Self::zero(); columns];
                 for (at, weight) in weights.iter().enumerate() {
                     for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
@@ -250,22 +279,22 @@ macro_rules! integers {
                     }
                 }
                 out
-            }
+            }) }
 
-            fn times_coins(elements: &mut [Self], tau: &[u64]) {
+            fn times_coins(elements: &mut [Self], tau: &[u64]) { vectorized(#[inline(always)] || {
                 elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
-            }
+            }) }
 
-            fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+            fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) { vectorized(#[inline(always)] || {
                 for (&coin, &word) in coins.iter().zip(words) {
                     let word = word as $word;
                     for (at, sum) in sum.0.iter_mut().enumerate() {
                         *sum = sum.add(word.mul((coin >> at & 1) as $word));
                     }
                 }
-            }
+            }) }
 
-            fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+            fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> { vectorized(#[inline(always)] || {
                 let mut out = vec![Self::zero(); columns];
                 for (at, weight) in weights.iter().enumerate() {
                     for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
@@ -273,9 +302,9 @@ macro_rules! integers {
                     }
                 }
                 out
-            }
+            }) }
 
-            fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+            fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> { vectorized(#[inline(always)] || {
                 let mut out = vec![Self::zero(); columns];
                 for (at, weight) in weights.iter().enumerate() {
                     for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
@@ -283,7 +312,7 @@ macro_rules! integers {
                     }
                 }
                 out
-            }
+            }) }
         }
     )*};
 }
@@ -291,7 +320,7 @@ macro_rules! integers {
 integers!(u16, u64);
 
 /// Number of groups of each step after the first.
-pub const FOLD: usize = 16;
+pub const FOLD: usize = 8;
 
 /// Points of the first step, of the last one and of those between: of each polynomial, and of the product.
 #[derive(Debug)]

@@ -20,7 +20,7 @@
 
 use super::super::round::Side;
 use super::super::{Context, Ring};
-use super::extension::{Extension, inner};
+use super::extension::{Extension, inner, vectorized};
 use super::gates::{Coins, FOLD, Gates, MakeSum, Sum, Terms};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -268,7 +268,10 @@ impl<R: Gates> Running<R> {
                     .filter_map(|(group, &weight)| group.get(column).map(|value| value.times(weight)));
                 values.fold(R::zero(), R::plus)
             };
-            (0..columns).map(sum).collect()
+            vectorized(
+                #[inline(always)]
+                || (0..columns).map(sum).collect(),
+            )
         };
         let (a, b) = (folded(&self.a, &self.random[0]), folded(&self.b, &self.random[1]));
         (self.a, self.b) = (a, b);
@@ -413,6 +416,8 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
 /// Returns whether a word names one of the points of a step. The values there would be shown in the last
 /// step.
 fn is_point<R: Gates>(word: u64) -> bool {
+    // The last step has 2 FOLD + 1 points.
+    const { assert!(FOLD <= R::GROUPS) };
     word & R::MASK < 2 * R::GROUPS as u64 + 2
 }
 

@@ -1,0 +1,212 @@
+"""The rings of proofs: GF(2^64) and the Galois rings of degree 49, and polynomials at their points (spec, section
+15e.1).
+
+Elements of GF(2^64) are words; those of a Galois ring are rows of 49 coefficients. Sums and products of words wrap.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy
+from primitives.crypto import Stream
+
+DEGREE, MIDDLE = 49, 9
+Elements = numpy.ndarray
+U64 = numpy.uint64
+
+
+def numbers(stream: Stream, count: int) -> numpy.ndarray:
+    """Draws numbers of 64 bits."""
+    return numpy.frombuffer(stream.take(8 * count), "<u8")
+
+
+class Field:
+    """GF(2^64) = GF(2)[x] / (x^64 + x^4 + x^3 + x + 1). Its words have 64 lanes."""
+
+    groups, lanes, mask, bytes = 64, 64, 2**64 - 1, 8
+    dtype = numpy.dtype("<u8")
+    plus = minus = staticmethod(numpy.bitwise_xor)
+    word_product = staticmethod(numpy.bitwise_and)
+
+    def zeros(self, count: int) -> Elements:
+        return numpy.zeros(count, self.dtype)
+
+    def exceptional(self, names: numpy.ndarray) -> Elements:
+        return numpy.asarray(names, self.dtype)
+
+    def total(self, elements: Elements) -> Elements:
+        return numpy.bitwise_xor.reduce(elements, axis=0)
+
+    def doubled(self, a: Elements) -> Elements:
+        return a << U64(1) ^ (a >> U64(63)) * U64(0x1B)
+
+    def times(self, a: Elements, b: Elements) -> Elements:
+        a, b = numpy.broadcast_arrays(a, b)
+        out = numpy.zeros_like(a)
+        for bit in range(63, -1, -1):
+            out = self.doubled(out) ^ a * (b >> U64(bit) & U64(1))
+        return out
+
+    def weighted(self, words: numpy.ndarray, coins: numpy.ndarray) -> Elements:
+        """Returns for each row of words the sum of coin times word."""
+        out = self.zeros(len(words))
+        for bit in range(63, -1, -1):
+            chosen = coins >> U64(bit) & U64(1)
+            out = self.doubled(out) ^ numpy.bitwise_xor.reduce(words * chosen, axis=1)
+        return out
+
+    def folded(self, words: numpy.ndarray, weights: Elements) -> Elements:
+        """Returns the sum of weight times row of words, lane after lane of each column."""
+        out = numpy.zeros((words.shape[1], 64), self.dtype)
+        for row, weight in zip(words, weights):
+            out ^= (row[:, None] >> numpy.arange(64, dtype=self.dtype) & U64(1)) * weight
+        return out.reshape(-1)
+
+    def of_lanes(self, coins: numpy.ndarray) -> Elements:
+        """Returns the coin of each lane of each column: the coin of the column times x^lane."""
+        out = numpy.zeros((len(coins), 64), self.dtype)
+        for lane in range(64):
+            out[:, lane] = coins
+            coins = self.doubled(coins)
+        return out.reshape(-1)
+
+    def folded_elements(self, rows: Elements, weights: Elements) -> Elements:
+        """Returns the sum of weight times row."""
+        return self.total(self.times(rows, weights[:, None]))
+
+    folded_words = folded_elements
+
+    def products(self, a: Elements, b: Elements) -> Elements:
+        """Returns the inner product of each row of a with each row of b, as a matrix."""
+        of_bits = lambda x: numpy.unpackbits(x.view(numpy.uint8).reshape(*x.shape, 8), axis=2, bitorder="little")
+        # The number of ones of each pair of bits is below 2^24, so binary32 is exact.
+        flat = lambda x: of_bits(x).transpose(0, 2, 1).reshape(64 * len(x), -1).astype(numpy.float32)
+        both = (flat(a) @ flat(b).T).astype(numpy.int64) & 1
+        both = both.reshape(len(a), 64, len(b), 64)
+        out = numpy.zeros((len(a), len(b)), self.dtype)
+        for power in range(126, -1, -1):
+            first = range(max(0, power - 63), min(63, power) + 1)
+            bit = functools.reduce(numpy.bitwise_xor, (both[:, i, :, power - i] for i in first))
+            out = self.doubled(out) ^ bit.astype(self.dtype)
+        return out
+
+    def inverses(self, elements: Elements) -> Elements:
+        out = elements
+        for _ in range(62):
+            out = self.times(self.times(out, out), elements)
+        return self.times(out, out)
+
+    def draw(self, stream: Stream, count: int) -> Elements:
+        return numbers(stream, count)
+
+    def write(self, elements: Elements) -> bytes:
+        return elements.astype(self.dtype).tobytes()
+
+
+class Galois:
+    """(Z / 2^16)[x] / (x^49 + x^9 + 1), or the same mod 2^64. Its words are constants."""
+
+    groups, lanes, mask = 16, 1, 2**DEGREE - 1
+    word_product = staticmethod(numpy.multiply)
+    plus, minus = staticmethod(numpy.add), staticmethod(numpy.subtract)
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = numpy.dtype(dtype)
+        self.bytes = DEGREE * self.dtype.itemsize
+
+    def zeros(self, count: int) -> Elements:
+        return numpy.zeros((count, DEGREE), self.dtype)
+
+    def exceptional(self, names: numpy.ndarray) -> Elements:
+        """Returns the elements whose coefficients are the lowest bits of a number."""
+        names = numpy.asarray(names, "<u8")[..., None]
+        return (names >> numpy.arange(DEGREE, dtype="<u8") & U64(1)).astype(self.dtype)
+
+    def total(self, elements: Elements) -> Elements:
+        return elements.sum(0, dtype=self.dtype)
+
+    def reduced(self, wide: numpy.ndarray) -> Elements:
+        """Returns the remainders of polynomials of degree 96."""
+        for start, end in ((89, 97), (49, 89)):
+            high = wide[..., start:end].copy()
+            wide[..., start - DEGREE:end - DEGREE] -= high
+            wide[..., start - DEGREE + MIDDLE:end - DEGREE + MIDDLE] -= high
+        return wide[..., :DEGREE].copy()
+
+    def times(self, a: Elements, b: Elements) -> Elements:
+        a, b = numpy.broadcast_arrays(a, b)
+        wide = numpy.zeros((*a.shape[:-1], 2 * DEGREE - 1), self.dtype)
+        for at in range(DEGREE):
+            wide[..., at:at + DEGREE] += a[..., at:at + 1] * b
+        return self.reduced(wide)
+
+    def weighted(self, words: numpy.ndarray, coins: numpy.ndarray) -> Elements:
+        return words.astype(self.dtype) @ self.exceptional(coins)
+
+    def folded(self, words: numpy.ndarray, weights: Elements) -> Elements:
+        return words.astype(self.dtype).T @ weights
+
+    def of_lanes(self, coins: numpy.ndarray) -> Elements:
+        return self.exceptional(coins)
+
+    def folded_elements(self, rows: Elements, weights: Elements) -> Elements:
+        return self.total(self.times(rows, weights[:, None]))
+
+    folded_words = folded
+
+    def products(self, a: Elements, b: Elements) -> Elements:
+        flat = lambda x: x.transpose(0, 2, 1).reshape(DEGREE * len(x), -1)
+        both = (flat(a) @ flat(b).T).reshape(len(a), DEGREE, len(b), DEGREE)
+        wide = numpy.zeros((len(a), len(b), 2 * DEGREE - 1), self.dtype)
+        for at in range(DEGREE):
+            wide[..., at:at + DEGREE] += both[:, at]
+        return self.reduced(wide)
+
+    def inverses(self, elements: Elements) -> Elements:
+        """Returns the inverses of units: mod 2 by Fermat, then by Newton."""
+        one, two = self.exceptional(1), self.exceptional(1) * self.dtype.type(2)
+        power, out = elements & self.dtype.type(1), one
+        for _ in range(1, DEGREE):
+            power = self.times(power, power) & self.dtype.type(1)
+            out = self.times(out, power) & self.dtype.type(1)
+        for _ in range(6):
+            out = self.times(out, two - self.times(elements, out))
+        return out
+
+    def draw(self, stream: Stream, count: int) -> Elements:
+        return numpy.frombuffer(stream.take(count * self.bytes), self.dtype).reshape(count, DEGREE)
+
+    def write(self, elements: Elements) -> bytes:
+        return elements.astype(self.dtype).tobytes()
+
+
+class Points:
+    """The points 0, 1, .. of a polynomial, and the weights of its values there."""
+
+    def __init__(self, ring, count: int) -> None:
+        self.ring = ring
+        self.points = ring.exceptional(numpy.arange(count, dtype="<u8"))
+        self.inverses = ring.inverses(self.without(self.points))
+
+    def without(self, values: Elements) -> Elements:
+        """Returns for each point the product of value less point, over all other points."""
+        count, ring = len(self.points), self.ring
+        out = ring.exceptional(numpy.ones(count, "<u8"))
+        others = numpy.arange(count)
+        for turn in range(1, count):
+            out = ring.times(out, ring.minus(values, self.points[(others + turn) % count]))
+        return out
+
+    def weights(self, x: Elements) -> Elements:
+        """Returns the weights of the values for the value at x."""
+        values = numpy.broadcast_to(x, self.points.shape)
+        return self.ring.times(self.without(values), self.inverses)
+
+
+@functools.cache
+def points(ring, count: int) -> Points:
+    return Points(ring, count)
+
+
+FIELD, SMALL_RING, LARGE_RING = Field(), Galois("<u2"), Galois("<u8")
