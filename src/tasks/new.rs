@@ -18,6 +18,8 @@ pub struct TaskOption {
     pub help: &'static str,
     /// Use of the option.
     pub sets: Sets,
+    /// Second name of the option; empty if it has only one.
+    pub alias: &'static str,
 }
 
 /// Use of an option.
@@ -39,12 +41,17 @@ impl TaskOption {
         field: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, value, help, sets: Sets::Field(field) }
+        Self { name, value, help, sets: Sets::Field(field), alias: "" }
     }
 
     /// Makes an option that the task reads itself.
     pub(crate) const fn own(name: &'static str, value: &'static str, help: &'static str) -> Self {
-        Self { name, value, help, sets: Sets::Own }
+        Self { name, value, help, sets: Sets::Own, alias: "" }
+    }
+
+    /// Returns the option with a second name.
+    pub(crate) const fn also(self, alias: &'static str) -> Self {
+        Self { alias, ..self }
     }
 }
 

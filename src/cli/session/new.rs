@@ -122,7 +122,10 @@ fn read(option: &TaskOption, text: String) -> Value {
 impl Args for NewArguments {
     fn augment_args(command: Command) -> Command {
         let option = |option: &'static TaskOption| {
-            let arg = Arg::new(option.name).long(option.name).help(option.help);
+            let mut arg = Arg::new(option.name).long(option.name).help(option.help);
+            if !option.alias.is_empty() {
+                arg = arg.visible_alias(option.alias);
+            }
             match option.value {
                 "" => arg.action(ArgAction::SetTrue),
                 value if value.contains(',') => arg.value_name(value).action(ArgAction::Append),

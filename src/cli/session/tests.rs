@@ -468,6 +468,15 @@ fn a_session_of_rounds_names_the_network_file_that_it_starts_from() {
     let text = shown(&path, false).unwrap();
     assert!(text.contains(&format!("starts from  network {}", hex::encode(network.digest()))), "{text}");
     assert!(message(named(path.to_str().unwrap())).contains("a network of the task fedavg"));
+    // The weights of any other model are the model that is trained; the option has two names.
+    let header = r#"{"w":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#;
+    let weights = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat();
+    std::fs::write(&file, &weights).unwrap();
+    let path = new(folder.path(), &["fedavg", "--tensors", file.to_str().unwrap(), "--force"]).unwrap();
+    let session = Session::load(&path).unwrap();
+    let Some(spec) = session.task.get::<crate::tasks::FedavgSpec>() else { panic!("{:?}", session.task) };
+    assert_eq!((spec.is_own(), &*spec.tensors[0].name, spec.tensors.len()), (true, "w", 1));
+    assert_eq!(spec.initial, Some(crate::tasks::fedavg::own::digest(&weights)));
     let told = message(new(folder.path(), &["--initial", "n", "--force"]));
     assert!(told.contains("unexpected argument '--initial'"), "{told}");
 }

@@ -34,15 +34,12 @@ pub static KIND: TaskKind = TaskKind {
         spec::NETWORK[1],
         spec::NETWORK[2],
         TaskOption::own(
-            "tensors",
-            "FILE",
-            "Train this model, of any kind: a safetensors file with its first weights, which every peer needs",
-        ),
-        TaskOption::own(
             "initial",
             "FILE",
-            "Start from the weights of this network file, which every peer needs",
-        ),
+            "Start from this file, which every peer needs: a network of an earlier session, or the weights of any \
+             model, which is then trained",
+        )
+        .also("tensors"),
     ],
     fill,
     #[cfg(all(feature = "cli", feature = "net"))]
@@ -62,34 +59,8 @@ pub static KIND: TaskKind = TaskKind {
 };
 
 fn fill(new: &mut NewFile) -> Result<(), SessionError> {
-    if let Some(path) = new.option("tensors") {
-        let field = format!("--tensors {path}");
-        let refused = |text: String| SessionError::value(&field, text, "a file of the weights of a model");
-        if new.option("initial").is_some() {
-            return Err(refused("given with --initial".into()));
-        }
-        let file = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
-        let tensors = tensors::open(&file).and_then(|file| file.tensors()).map_err(refused)?;
-        let first = tensors.iter().filter(|each| !each.is_averaged()).count();
-        new.said.push(format!(
-            "{} tensors; {first} of them, whose numbers are whole, keep their first values. Each peer needs \
-             {path} next to the session file",
-            tensors.len()
-        ));
-        let table = |each: &TensorSpec| toml::Value::try_from(each.json());
-        let tables = tensors.iter().map(table).collect::<Result<Vec<_>, _>>();
-        new.propose("fedavg.network", "own");
-        new.propose("fedavg.tensors", tables.map_err(|error| refused(error.to_string()))?);
-        new.propose("fedavg.initial", hex::encode(own::digest(&file)));
-        new.propose("fedavg.held_out", 0);
-    }
-    if let Some(path) = new.option("initial").map(Path::new) {
-        let refused = |text: String| {
-            SessionError::value(format!("--initial {}", path.display()), text, "a network of the task fedavg")
-        };
-        let network = Classifier::load(path).map_err(|error| refused(error.to_string()))?;
-        let digest = hex::encode(network.digest());
-        new.propose("fedavg.initial", digest);
+    if let Some(path) = new.option("initial").map(str::to_owned) {
+        start_from(new, Path::new(&path))?;
     }
     if !new.is_private() {
         new.propose("data.scaling", "standard");
@@ -110,6 +81,37 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
             )
         }));
     }
+    Ok(())
+}
+
+/// Sets the file that the session starts from. If it is not a network of this program, its tensors become the
+/// model.
+fn start_from(new: &mut NewFile, path: &Path) -> Result<(), SessionError> {
+    let refused = |text: String| {
+        let limit = "a network of the task fedavg, or weights in the format safetensors";
+        SessionError::value(format!("--initial {}", path.display()), text, limit)
+    };
+    let file = std::fs::read(path).map_err(|error| refused(error.to_string()))?;
+    let digest = hex::encode(own::digest(&file));
+    if Classifier::looks_like(&file) {
+        Classifier::decode(&file).map_err(|error| refused(error.to_string()))?;
+        new.propose("fedavg.initial", digest);
+        return Ok(());
+    }
+    let tensors = tensors::open(&file).and_then(|file| file.tensors()).map_err(refused)?;
+    let first = tensors.iter().filter(|each| !each.is_averaged()).count();
+    new.said.push(format!(
+        "{} tensors; {first} of them, whose numbers are whole, keep their first values. Each peer needs {} next to \
+         the session file",
+        tensors.len(),
+        path.display()
+    ));
+    let table = |each: &TensorSpec| toml::Value::try_from(each.json());
+    let tables = tensors.iter().map(table).collect::<Result<Vec<_>, _>>();
+    new.propose("fedavg.network", "own");
+    new.propose("fedavg.tensors", tables.map_err(|error| refused(error.to_string()))?);
+    new.propose("fedavg.initial", digest);
+    new.propose("fedavg.held_out", 0);
     Ok(())
 }
 

@@ -39,6 +39,7 @@ pub(crate) const TUNING: TaskOption = TaskOption {
     value: "SECONDS",
     help: "Try settings on the rows of --from for SECONDS and take the best",
     sets: Sets::FromRows,
+    alias: "",
 };
 
 /// Sizes and readout of a model.
