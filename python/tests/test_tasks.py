@@ -77,7 +77,7 @@ def test_sketch_gives_the_common_sketch_and_this_peers_distance(swarm, digits):
     made = swarm(task="sketch", features=64, sketch={"rows": 50, "range": 16}, open_distances=True)
     rows = {name: (X[i::3], None) for i, name in enumerate(made.keys)}
     results = joined(made, rows)
-    for name, result in results.items():
+    for _name, result in results.items():
         assert result.estimator is None
         assert result.figures["records"] == 600
         assert (result.figures["rows"], result.figures["range"]) == (50, 16)

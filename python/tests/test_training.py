@@ -103,7 +103,7 @@ def test_figures_that_a_trainer_does_not_say_are_those_of_its_new_weights(swarm,
     results = made.join(rows, through={name: FedAvg(made.session, trainers[name]) for name in rows})
     assert all(not isinstance(result, BaseException) for result in results.values()), results
     expected = 0.0
-    for name, trainer in trainers.items():
+    for _name, trainer in trainers.items():
         asked = trainer.asked[0]
         new, _, _ = step(trainer.starts[0], asked.X, asked.y, asked.rate)
         _, loss, _ = step(new, asked.X, asked.y, asked.rate)

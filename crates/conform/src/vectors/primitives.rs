@@ -322,7 +322,7 @@ pub(crate) fn sharing() -> Value {
 
     let members: Vec<_> = (0..3).map(identity).collect();
     let keys: Vec<_> = members.iter().map(Identity::public).collect();
-    let mut deal = |number: usize| {
+    let deal = |number: usize| {
         let wide = [scalar(&format!("first of {number}")), scalar(&format!("second of {number}"))].concat();
         sharing::deal(&keys, 2, &context, &mut Given::new(&wide)).1
     };
@@ -361,8 +361,8 @@ pub(crate) fn sharing() -> Value {
             "a response that is not below l",
             Box::new(|dealt| dealt.responses[0] = plus_order(&dealt.responses[0])),
         ),
-        ("a response is missing", Box::new(|dealt| drop(dealt.responses.pop()))),
-        ("a share is missing", Box::new(|dealt| drop(dealt.shares.pop()))),
+        ("a response is missing", Box::new(|dealt| dealt.responses.truncate(dealt.responses.len() - 1))),
+        ("a share is missing", Box::new(|dealt| dealt.shares.truncate(dealt.shares.len() - 1))),
     ];
     let mut bad_deals: Vec<_> = deals
         .into_iter()
@@ -395,7 +395,7 @@ pub(crate) fn sharing() -> Value {
             "a part of small order in a share",
             Box::new(|opened| opened.shares[1] = twisted(&opened.shares[1])),
         ),
-        ("a share is missing", Box::new(|opened| drop(opened.shares.pop()))),
+        ("a share is missing", Box::new(|opened| opened.shares.truncate(opened.shares.len() - 1))),
         ("a share too many", Box::new(|opened| opened.shares.push(opened.shares[0]))),
         ("another challenge", Box::new(|opened| opened.challenge = dealt.challenge)),
         ("a response that is not below l", Box::new(|opened| opened.response = plus_order(&opened.response))),
