@@ -40,7 +40,6 @@ use crate::tasks::xclp::shares::program::Outcome;
 use crate::tasks::xclp::shares::round::Side;
 use crate::tasks::xclp::shares::{Keys, Party, Turn};
 use flyswarm_mpc::propagation::integer::Plan;
-use flyswarm_mpc::shares::proofs::prove::Refused;
 
 pub(super) mod agree;
 mod messages;
@@ -84,8 +83,8 @@ pub(crate) struct Compute {
     sealed: Option<Sealed>,
     /// Hashes of shares of the output, as the other parties hold them.
     held: BTreeMap<Peer, [u8; 32]>,
-    /// A party that must show which owner has announced something else to it, or who makes its proof fail, and
-    /// the number of heartbeats for which this peer has waited for it.
+    /// A party that must show which owner has announced something else to it, or who makes its proof fail,
+    /// and the number of heartbeats for which this peer has waited for it.
     alone: Option<(Peer, u64)>,
     over: bool,
 }
@@ -417,29 +416,6 @@ impl Compute {
                 Action::WriteEarly(_) => {}
             }
         }
-    }
-
-    /// A proof has failed: one of the three parties deviates. The prover knows all that the other two must
-    /// send, so it knows which of them is wrong if it is right itself, and sets a mark. Others wait for that
-    /// mark, and mark the prover if none comes.
-    fn proof_fails(&mut self, refused: Refused, step: &mut Step<Vocabulary>) {
-        let side = match refused {
-            // One of the two lies about a coin, and this peer cannot tell which one.
-            Refused::Coins => Side::After,
-            Refused::Proof { mine: true, shown, .. } => {
-                if shown {
-                    Side::After
-                } else {
-                    Side::Before
-                }
-            }
-            Refused::Proof { by_me, .. } => {
-                let prover = if by_me { Side::Before } else { Side::After };
-                self.alone = self.party_at(prover).map(|peer| (peer, 0));
-                return;
-            }
-        };
-        self.fail(Reason::Disagreement, self.party_at(side), step);
     }
 
     /// Returns the party before this one or after it.

@@ -36,8 +36,8 @@ pub enum Outcome {
     Refused(Refused),
 }
 
-/// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages to the
-/// other two parties. It is compiled in this package, which is optimised.
+/// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages to
+/// the other two parties. It is compiled in this package, which is optimised.
 #[must_use]
 pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>, proves: bool) -> Part<'static, Outcome> {
     if !proves {

@@ -1,16 +1,16 @@
 //! Proofs that each message of the computation is right, so that one computing party that deviates is found
-//! before anything is opened. `program` does not use them yet: truncation, the shuffle and the check of
-//! opened values have no statements.
+//! before anything is opened.
 //!
-//! 1. [`statements`]: each operation adds to a [`log`] what its senders must prove: sums of products of one
-//!    vector that the prover and the party before it know, and one that the prover and the party after it
-//!    know.
+//! 1. [`statements`], [`hops`]: each operation adds to a [`log`] what its senders must prove: sums of
+//!    products of one vector that the prover and the party before it know, and one that the prover and the
+//!    party after it know.
 //! 2. [`gates`]: the words of a batch become vectors over an [`extension`], with random coefficients.
 //! 3. [`mod@prove`]: each party proves one inner product to the other two, in a few rounds, with messages of
 //!    kilobytes.
 
 pub mod extension;
 pub mod gates;
+pub mod hops;
 pub mod log;
 pub mod prove;
 pub mod statements;

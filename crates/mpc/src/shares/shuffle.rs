@@ -11,8 +11,8 @@ use std::sync::Arc;
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
 use super::permutation::Permutations;
 use super::primitives::{Differs, LANES, open};
+use super::proofs::hops::{Again, Hop, permuted};
 use super::proofs::log::Proved;
-use super::proofs::statements::{self, Again, Hop};
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
 
@@ -150,7 +150,7 @@ async fn hop<T: Shuffled>(
         let next = used.receive(context, Side::After, x.len());
         let y = Arc::new(Shared { own, next });
         if let Some(log) = context.log() {
-            statements::permuted(&log, Hop::Taken { x, y: Arc::clone(&y) });
+            permuted(&log, Hop::Taken { x, y: Arc::clone(&y) });
         }
         return y;
     };
@@ -191,7 +191,7 @@ async fn hop<T: Shuffled>(
             Side::Before => Hop::First { x, r1, r2, permute },
             Side::After => Hop::Last { x, y: Arc::clone(&y), r2, permute },
         };
-        statements::permuted(&log, hop);
+        permuted(&log, hop);
     }
     y
 }

@@ -147,7 +147,8 @@ fn no_share_leaves_before_all_owners_have_announced_theirs() {
 #[test]
 fn a_party_frames_no_owner_by_its_part_of_the_check() {
     // Round 0 compares the announcements of owners. After the rounds that choose one label of each row, bits
-    // become integers; a check of the input was made there before. Party 2 (peer 0) changes its message at the place of owner 3, which is 2.
+    // become integers; a check of the input was made there before. Party 2 (peer 0) changes its message at
+    // the place of owner 3, which is 2.
     let chosen = CLASSES.next_power_of_two().ilog2();
     for (changed, at) in [(0, 32 * 2), (1 + chosen, 2 * 40 * 2), (2 + chosen, 2 * 40 * 2)] {
         let (mut net, mut done) = (Net::computing(&outs()), 0);

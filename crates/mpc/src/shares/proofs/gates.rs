@@ -262,57 +262,69 @@ macro_rules! integers {
                 &TABLES
             }
 
-            fn add_products(sum: &mut Self, a: &[$word], b: &[$word], tau: &[u64]) { vectorized(#[inline(always)] || {
-                for ((&a, &b), &tau) in a.iter().zip(b).zip(tau) {
-                    let product = a.mul(b);
-                    for (at, sum) in sum.0.iter_mut().enumerate() {
-                        *sum = sum.add(product.mul((tau >> at & 1) as $word));
+            fn add_products(sum: &mut Self, a: &[$word], b: &[$word], tau: &[u64]) {
+                vectorized(#[inline(always)] || {
+                    for ((&a, &b), &tau) in a.iter().zip(b).zip(tau) {
+                        let product = a.mul(b);
+                        for (at, sum) in sum.0.iter_mut().enumerate() {
+                            *sum = sum.add(product.mul((tau >> at & 1) as $word));
+                        }
                     }
-                }
-            }) }
+                })
+            }
 
-            fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> { vectorized(#[inline(always)] || {
-                let mut out = vec![Self::zero(); columns];
-                for (at, weight) in weights.iter().enumerate() {
-                    for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
-                        *out = out.plus(weight.scaled(word));
+            fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> {
+                vectorized(#[inline(always)] || {
+                    let mut out = vec![Self::zero(); columns];
+                    for (at, weight) in weights.iter().enumerate() {
+                        for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
+                            *out = out.plus(weight.scaled(word));
+                        }
                     }
-                }
-                out
-            }) }
+                    out
+                })
+            }
 
-            fn times_coins(elements: &mut [Self], tau: &[u64]) { vectorized(#[inline(always)] || {
-                elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
-            }) }
+            fn times_coins(elements: &mut [Self], tau: &[u64]) {
+                vectorized(#[inline(always)] || {
+                    elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
+                })
+            }
 
-            fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) { vectorized(#[inline(always)] || {
-                for (&coin, &word) in coins.iter().zip(words) {
-                    let word = word as $word;
-                    for (at, sum) in sum.0.iter_mut().enumerate() {
-                        *sum = sum.add(word.mul((coin >> at & 1) as $word));
+            fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+                vectorized(#[inline(always)] || {
+                    for (&coin, &word) in coins.iter().zip(words) {
+                        let word = word as $word;
+                        for (at, sum) in sum.0.iter_mut().enumerate() {
+                            *sum = sum.add(word.mul((coin >> at & 1) as $word));
+                        }
                     }
-                }
-            }) }
+                })
+            }
 
-            fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> { vectorized(#[inline(always)] || {
-                let mut out = vec![Self::zero(); columns];
-                for (at, weight) in weights.iter().enumerate() {
-                    for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
-                        *out = out.plus(weight.times(Self::exceptional(coin)));
+            fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+                vectorized(#[inline(always)] || {
+                    let mut out = vec![Self::zero(); columns];
+                    for (at, weight) in weights.iter().enumerate() {
+                        for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
+                            *out = out.plus(weight.times(Self::exceptional(coin)));
+                        }
                     }
-                }
-                out
-            }) }
+                    out
+                })
+            }
 
-            fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> { vectorized(#[inline(always)] || {
-                let mut out = vec![Self::zero(); columns];
-                for (at, weight) in weights.iter().enumerate() {
-                    for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
-                        *out = out.plus(weight.scaled(word as $word));
+            fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+                vectorized(#[inline(always)] || {
+                    let mut out = vec![Self::zero(); columns];
+                    for (at, weight) in weights.iter().enumerate() {
+                        for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
+                            *out = out.plus(weight.scaled(word as $word));
+                        }
                     }
-                }
-                out
-            }) }
+                    out
+                })
+            }
         }
     )*};
 }

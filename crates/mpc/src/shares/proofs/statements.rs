@@ -5,10 +5,9 @@ use std::sync::Arc;
 use super::super::bits::{planes, words};
 use super::super::primitives::LANES;
 use super::super::round::Side;
-use super::super::shuffle::Shuffled;
 use super::super::{Bits, Context, Ring, Shared, Xor};
-use super::extension::{Extension, challenge, draw_bits, inner};
-use super::gates::{Factor, Gates, MakeSum, Sum, Terms};
+use super::extension::{Extension, challenge, inner};
+use super::gates::Terms;
 use super::log::{Log, Proved, Prover};
 use super::prove::{Make, Vectors};
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -500,131 +499,5 @@ pub fn graph(
             vectors
         });
         log.add_linear::<u64>(prover, 2 * points, make);
-    }
-}
-
-/// Function that returns the coins of words at the places where they were before a permutation.
-pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
-
-/// Function that draws the words of a mask again.
-pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
-
-/// What a party knows of one hop of a shuffle: x are its shares before it, y those after it.
-pub enum Hop<T> {
-    /// Role k of the hop's key.
-    First {
-        /// Shares before the hop.
-        x: Arc<Shared<T>>,
-        /// Mask of the message of role k - 1.
-        r1: Again<T>,
-        /// Mask of the message of role k.
-        r2: Again<T>,
-        /// The permutation.
-        permute: Permute,
-    },
-    /// Role k - 1.
-    Last {
-        /// Shares before the hop.
-        x: Arc<Shared<T>>,
-        /// Shares after it.
-        y: Arc<Shared<T>>,
-        /// Mask of the message of role k.
-        r2: Again<T>,
-        /// The permutation.
-        permute: Permute,
-    },
-    /// Role k + 1, which gets both messages.
-    Taken {
-        /// Shares before the hop.
-        x: Arc<Shared<T>>,
-        /// Shares after it.
-        y: Arc<Shared<T>>,
-    },
-}
-
-impl<T> std::fmt::Debug for Hop<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hop(<redacted>)")
-    }
-}
-
-/// Adds the statements of one hop of a shuffle. With coins rho of the words after the hop, and sigma the
-/// same coins at the places before it: role k proves sigma x_(k+1) = rho y_(k+1) + rho r_2 to role k - 1,
-/// which knows sigma and r_2, and to role k + 1, which knows x_(k+1) and y_(k+1). Role k - 1 proves
-/// sigma x_(k-1) = rho y_(k-1) + (rho r_1 - sigma x_k) to role k + 1, which knows x_(k-1) and y_(k-1), and to
-/// role k.
-pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
-    type R<T> = <<T as Shuffled>::Kind as Proved>::Extension;
-    fn plain<T: Ring>(words: &[T]) -> Vec<u64> {
-        words.iter().map(|word| word.bits()).collect()
-    }
-    let (Hop::First { x, .. } | Hop::Last { x, .. } | Hop::Taken { x, .. }) = &hop;
-    let len = x.len();
-    let coins = move |stream: &mut Stream| -> Vec<u64> {
-        (0..len).map(|_| draw_bits(stream) & R::<T>::MASK).collect()
-    };
-    let sum = |coins: &[u64], words: &[T]| {
-        let mut sum = R::<T>::zero();
-        R::<T>::add_sum(&mut sum, coins, &plain(words));
-        sum
-    };
-    let add = |prover, make: MakeSum<R<T>>| log.add_sum::<T::Kind>(prover, len, make);
-    match hop {
-        Hop::First { x, r1, r2, permute } => {
-            let (words, of_mine) = (Arc::clone(&x), Arc::clone(&permute));
-            add(
-                Prover::Me,
-                Box::new(move |stream| {
-                    let rho = coins(stream);
-                    let claim = sum(&rho, &r2());
-                    Sum { a: Factor::Coins(of_mine(&rho)), b: Factor::Words(plain(&words.next)), claim }
-                }),
-            );
-            add(
-                Prover::Before,
-                Box::new(move |stream| {
-                    let rho = coins(stream);
-                    let sigma = permute(&rho);
-                    let claim = sum(&rho, &r1()).minus(sum(&sigma, &x.own));
-                    Sum { a: Factor::None, b: Factor::Coins(sigma), claim }
-                }),
-            );
-        }
-        Hop::Last { x, y, r2, permute } => {
-            let of_after = Arc::clone(&permute);
-            add(
-                Prover::After,
-                Box::new(move |stream| {
-                    let rho = coins(stream);
-                    let claim = sum(&rho, &r2());
-                    Sum { a: Factor::Coins(of_after(&rho)), b: Factor::None, claim }
-                }),
-            );
-            add(
-                Prover::Me,
-                Box::new(move |stream| {
-                    let rho = coins(stream);
-                    let claim = sum(&rho, &y.own);
-                    Sum { a: Factor::Words(plain(&x.own)), b: Factor::Coins(permute(&rho)), claim }
-                }),
-            );
-        }
-        Hop::Taken { x, y } => {
-            let (before, after) = (Arc::clone(&x), Arc::clone(&y));
-            add(
-                Prover::Before,
-                Box::new(move |stream| {
-                    let claim = sum(&coins(stream), &after.own);
-                    Sum { a: Factor::None, b: Factor::Words(plain(&before.own)), claim }
-                }),
-            );
-            add(
-                Prover::After,
-                Box::new(move |stream| {
-                    let claim = sum(&coins(stream), &y.next);
-                    Sum { a: Factor::Words(plain(&x.next)), b: Factor::None, claim }
-                }),
-            );
-        }
     }
 }

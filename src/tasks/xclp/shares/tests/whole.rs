@@ -226,8 +226,8 @@ fn rounds_follow_from_public_numbers() {
     assert_eq!(one.stages(), two.stages());
     let rounds: Vec<u32> = one.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert_eq!(rounds, [5, 1, 8, 176, 4, 7, 3, 117, 340, 114], "{:?}", one.stages());
-    // A step is two reshares and one truncation, which takes 9 rounds. The labels are one reshare, and the sum
-    // is truncated.
+    // A step is two reshares and one truncation, which takes 9 rounds. The labels are one reshare, and the
+    // sum is truncated.
     assert_eq!(rounds[8], 1 + 30 * (2 + 9) + 9);
     // Balanced classes take one more product and truncation. Their numbers are handled in the same rounds as
     // the reciprocals.
