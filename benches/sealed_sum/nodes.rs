@@ -127,6 +127,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
         trace: None,
         interpose: None,
         serves: Vec::new(),
+        farewell: |_, _| None,
         stop: Arc::new(AtomicBool::new(false)),
     };
     let mut handle = None;

@@ -40,6 +40,9 @@ pub(crate) trait Table: Sized {
     fn json(&self) -> Map<String, Value>;
 }
 
+/// Reads the tables of a list into a section.
+pub(crate) type ReadTables<S> = fn(&mut S, &[Map<String, Value>]) -> Result<(), String>;
+
 /// Kind of a field of `S`.
 pub(crate) enum Kind<S> {
     /// A whole number.
@@ -55,11 +58,7 @@ pub(crate) enum Kind<S> {
     /// Names without spaces.
     Names { get: fn(&S) -> &[String], set: fn(&mut S, Vec<String>) },
     /// Tables. File and id omit an empty list.
-    Tables {
-        read: fn(&mut S, &[Map<String, Value>]) -> Result<(), String>,
-        encode: fn(&S) -> Vec<Vec<u8>>,
-        json: fn(&S) -> Vec<Map<String, Value>>,
-    },
+    Tables { read: ReadTables<S>, encode: fn(&S) -> Vec<Vec<u8>>, json: fn(&S) -> Vec<Map<String, Value>> },
     /// A digest, in hexadecimal digits. File and id omit a missing digest.
     Digest { get: fn(&S) -> Option<[u8; 32]>, set: fn(&mut S, [u8; 32]) },
 }

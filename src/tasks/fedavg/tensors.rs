@@ -387,7 +387,7 @@ impl File<'_> {
             }
             found.push((place["data_offsets"][0].as_u64(), tensor));
         }
-        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found.sort_by_key(|found| found.0);
         Ok(found.into_iter().map(|(_, tensor)| tensor).collect())
     }
 

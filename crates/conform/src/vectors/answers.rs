@@ -35,7 +35,7 @@ enum Step {
     Run,
     Lost(Peer),
     Up(Peer),
-    From(Peer, Message),
+    From(Peer, Box<Message>),
 }
 
 type Case = (&'static str, Peer, Vec<(u64, Step)>);
@@ -71,7 +71,7 @@ pub(crate) fn answers() -> Value {
     let another = Begun { ballot: view, promises: vec![promised(leader, vec![]), promised(other, vec![])] };
     let ended = Failure { ballot: view, slot: 0, reason: Reason::Ended, suspect: None };
     let hello = Message::Hello { version: VERSION, session: session.id().0, committed: 0, trace: None };
-    let from = |us, peer, message| (us, Step::From(peer, message));
+    let from = |us, peer, message| (us, Step::From(peer, Box::new(message)));
     let run = |us| (us, Step::Run);
     let slots = u32::try_from(by(leader).plan.len()).unwrap();
 
@@ -207,6 +207,7 @@ fn shown(run: &mut Run, to: Peer, us: u64, step: Step) -> Value {
         Step::Lost(peer) => (json!({ "lost": peer }), Input::PeerLost(peer)),
         Step::Up(peer) => (json!({ "up": peer }), Input::PeerUp(peer)),
         Step::From(from, message) => {
+            let message = *message;
             let mut out = frame(&message);
             out["from"] = json!(from);
             (out, Input::Message { from, message })

@@ -6,7 +6,7 @@ use super::*;
 
 /// Lines of a session that ends early because it memorises its few rows.
 const BY_HEART: &str =
-    "rounds = 30\nheld_out = 20\npatience = 2\nepochs = 20\nrate = 0.7\nschedule = \"constant\"";
+    "rounds = 30\nheld_out = 20\npatience = 2\nepochs = 30\nrate = 0.7\nschedule = \"constant\"";
 
 #[test]
 fn a_session_that_gets_no_better_ends_and_a_peer_that_was_away_then_has_the_best_weights_too() {

@@ -223,7 +223,8 @@ pub fn floors(context: &Context, v: &Shared<u64>, dealt: &[Shared<Bits>], bits: 
     let times = |words: &[u64], factor: u64| words.iter().map(|word| word.wrapping_mul(factor)).collect();
     let own = || known(&v.own, [&dealt[place].own, &dealt[LANES].own]);
     let next = || known(&v.next, [&dealt[place].next, &dealt[LANES].next]);
-    let (first, second): (Option<([Vec<u64>; 2], Vec<u64>)>, _) = match context.role() {
+    type Carries = ([Vec<u64>; 2], Vec<u64>);
+    let (first, second): (Option<Carries>, Option<Carries>) = match context.role() {
         0 => (Some(own()), Some(next())),
         1 => (None, Some(own())),
         _ => (Some(next()), None),

@@ -72,8 +72,11 @@ fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refu
     (run, cheats.map(|(messages, _)| messages))
 }
 
+/// Result of a run, and for each party the number of its messages and the round in which it cheats.
+type Cheated = (Run<Result<u32, Refused>>, [(u32, u32); 3]);
+
 /// Returns also the round in which each party cheats.
-fn run_with(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refused>>, [(u32, u32); 3]) {
+fn run_with(program: &Program, cheat: Option<(usize, Plan)>) -> Cheated {
     let counters: [Cheat; 3] = std::array::from_fn(|party| {
         Cheat(Arc::new(Mutex::new((0, cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan), 0))))
     });
