@@ -509,7 +509,7 @@ fn with_a_group_column_held_out_visits_tell_how_new_patients_fare() {
         (held_out, results.runs[0].accuracy.as_ref().unwrap().swarm)
     });
     let [(seen, _), (held_out, new)] = found;
-    assert!(seen > 0.95, "{seen}: visits of known patients");
+    assert!(seen > 0.9, "{seen}: visits of known patients");
     assert!((0.3..0.7).contains(&new), "{new}: new patients, by chance");
     assert!((held_out - new).abs() < 0.15, "{held_out} is near {new}");
 }

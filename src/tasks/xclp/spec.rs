@@ -92,9 +92,9 @@ impl std::str::FromStr for Hamming {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cheaters {
     /// Each computing member proves each of its messages to the other two before anything is opened.
-    #[default]
     Caught,
     /// Nothing is proved.
+    #[default]
     Trusted,
 }
 
@@ -131,7 +131,7 @@ pub struct XclpSpec {
     pub balance: bool,
     /// Source of the parties' shares of distances. Default: from shares of codes.
     pub hamming: Hamming,
-    /// What is done about computing members that deviate. Default: they prove all that they send.
+    /// What is done about computing members that deviate. Default: nothing, because proofs take long.
     pub cheaters: Cheaters,
     /// Names of the three computing parties; a fourth replaces one that is lost. Default: empty, the coin
     /// draws them.
@@ -174,7 +174,7 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
          together then see distances, but no codes. This is slower, and owners are not checked.";
     cheaters at cheaters: word(Cheaters),
         "\"caught\": the computing members prove each message to each other, so one that deviates is found before \
-         anything is opened. \"trusted\": they prove nothing, which takes half of the time. One that deviates can \
+         anything is opened. This takes many times as long. \"trusted\": they prove nothing. One that deviates can \
          then read whose rows are near a chosen row, or change answers, unnoticed.";
     compute at compute: names,
         "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
@@ -204,7 +204,7 @@ impl Default for XclpSpec {
             power: 1,
             balance: false,
             hamming: Hamming::Replicated,
-            cheaters: Cheaters::Caught,
+            cheaters: Cheaters::Trusted,
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,

@@ -178,7 +178,8 @@ pub fn reconstruct(shares: &[(usize, Point)], threshold: usize) -> Option<Zeroiz
     // Lagrange, at 0: weight_i = prod over j != i of x_j / (x_j - x_i).
     let weight = |(own, _): &(usize, Point)| {
         let others = used.iter().map(|(place, _)| x(*place)).filter(|other| *other != x(*own));
-        others.map(|other| other * (other - x(*own)).invert()).product::<Scalar>()
+        let (above, below): (Vec<_>, Vec<_>) = others.map(|other| (other, other - x(*own))).unzip();
+        above.into_iter().product::<Scalar>() * below.into_iter().product::<Scalar>().invert()
     };
     let sum = EdwardsPoint::vartime_multiscalar_mul(used.iter().map(weight), points);
     Some(Zeroizing::new(sum.mul_by_cofactor().compress().to_bytes()))

@@ -189,7 +189,8 @@ impl Opening {
         let pad = |(place, deal): (usize, &Signed<Deal>)| {
             let of = |(&index, shares): (&usize, &Vec<Point>)| Some((index, *shares.get(place)?));
             let shares = self.shares.iter().map(of).collect::<Option<Vec<_>>>()?;
-            let secret = sharing::reconstruct(&shares, ctx.quorum)?;
+            let argument = || shares.iter().flat_map(|(index, share)| [&[*index as u8], &share[..]].concat());
+            let secret = memo::secret(|| argument().collect(), || sharing::reconstruct(&shares, ctx.quorum))?;
             Some(pad(ctx, deal.item.sum, deal.author, &secret))
         };
         deals.iter().enumerate().map(pad).collect()

@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
 
 use super::tree::Tree;
 use crate::crypto::agreement::{EphemeralSecret, Key, LowOrder};
 use crate::crypto::identity::{PublicKey, Signature};
+use crate::crypto::sharing::Point;
 use crate::session::Peer;
 
 /// Largest number of good signatures and proofs, or of agreements, that are remembered before all are
@@ -26,6 +28,7 @@ thread_local! {
     static ON: Cell<bool> = const { Cell::new(cfg!(test)) };
     static GOOD: RefCell<BTreeSet<[u8; 32]>> = const { RefCell::new(BTreeSet::new()) };
     static AGREED: RefCell<BTreeMap<[u8; 32], Key>> = const { RefCell::new(BTreeMap::new()) };
+    static SECRETS: RefCell<BTreeMap<[u8; 32], Option<Zeroizing<Point>>>> = const { RefCell::new(BTreeMap::new()) };
     static TREE: Last<Option<Arc<Tree>>> = const { RefCell::new(None) };
     static GRAPH: Last<Arc<Vec<Peer>>> = const { RefCell::new(None) };
 }
@@ -83,6 +86,23 @@ pub(super) fn agree(secret: &EphemeralSecret, theirs: &[u8; 32], info: &[u8]) ->
         let key = secret.agree(theirs, info)?;
         agreed.insert(pair, key.clone());
         Ok(key)
+    })
+}
+
+/// Returns the secret of a deal, remembered by the opened shares.
+pub(super) fn secret(
+    shares: impl FnOnce() -> Vec<u8>,
+    make: impl FnOnce() -> Option<Zeroizing<Point>>,
+) -> Option<Zeroizing<Point>> {
+    if !ON.get() {
+        return make();
+    }
+    let shares = Sha256::digest(shares()).into();
+    SECRETS.with_borrow_mut(|secrets| {
+        if secrets.len() > MOST {
+            secrets.clear();
+        }
+        secrets.entry(shares).or_insert_with(make).clone()
     })
 }
 
