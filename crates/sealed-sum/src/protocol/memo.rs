@@ -24,11 +24,14 @@ const MOST: usize = 100_000;
 /// Hash of a function's last argument, and its result.
 type Last<T> = RefCell<Option<([u8; 32], T)>>;
 
+/// Secrets of deals, by the hash of their opened shares.
+type Secrets = BTreeMap<[u8; 32], Option<Zeroizing<Point>>>;
+
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(cfg!(test)) };
     static GOOD: RefCell<BTreeSet<[u8; 32]>> = const { RefCell::new(BTreeSet::new()) };
     static AGREED: RefCell<BTreeMap<[u8; 32], Key>> = const { RefCell::new(BTreeMap::new()) };
-    static SECRETS: RefCell<BTreeMap<[u8; 32], Option<Zeroizing<Point>>>> = const { RefCell::new(BTreeMap::new()) };
+    static SECRETS: RefCell<Secrets> = const { RefCell::new(BTreeMap::new()) };
     static TREE: Last<Option<Arc<Tree>>> = const { RefCell::new(None) };
     static GRAPH: Last<Arc<Vec<Peer>>> = const { RefCell::new(None) };
 }
