@@ -88,7 +88,7 @@ impl std::str::FromStr for Hamming {
     }
 }
 
-/// What is done about computing members that deviate.
+/// Protection against computing members that deviate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cheaters {
     /// Each computing member proves each of its messages to the other two before anything is opened.
@@ -131,7 +131,7 @@ pub struct XclpSpec {
     pub balance: bool,
     /// Source of the parties' shares of distances. Default: from shares of codes.
     pub hamming: Hamming,
-    /// What is done about computing members that deviate. Default: nothing, because proofs take long.
+    /// Protection against computing members that deviate. Default: none, because proofs take long.
     pub cheaters: Cheaters,
     /// Names of the three computing parties; a fourth replaces one that is lost. Default: empty, the coin
     /// draws them.
