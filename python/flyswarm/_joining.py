@@ -203,7 +203,7 @@ def join(
                     warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
             LOG.info("%s", text, extra={"event": event.kind})
             if event.kind == "page" and not progress:
-                # Without the address nobody could open the page.
+                # The page cannot be opened without the address.
                 with Progress(session.name) as show:
                     show(event)
             for callback in callbacks:

@@ -200,7 +200,7 @@ fn connect(
     at: &Multiaddr,
 ) -> Result<(), Failure> {
     let Some(role) = roles.get(&number).filter(|role| !role.up) else { return Ok(()) };
-    // What the live peer got before must be taken in before this connection is there.
+    // The live peer must have taken in all earlier frames before this connection is there.
     std::thread::sleep(APART);
     for command in [Command::AddAddress(address, at.clone()), Command::Dial(address)] {
         role.network.send(command).map_err(|error| Failure::Environment(error.to_string()))?;

@@ -38,7 +38,7 @@ pub(crate) struct Setup {
     pub plan: Plan,
     /// Way to make distances.
     pub hamming: Hamming,
-    /// Whether the parties prove their messages.
+    /// True if the parties prove their messages.
     pub proves: bool,
     /// The keys of the view that this peer shares with each other member.
     pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,

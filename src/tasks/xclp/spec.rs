@@ -107,7 +107,7 @@ const COPIES: &str = "a peer that knows a person's features and brings eleven co
                       label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner (docs/labels.md)";
 /// Warning about computing members that prove nothing.
 const TRUSTED: &str = "xclp.cheaters is \"trusted\": a computing member that deviates can read whose rows are near a \
-                       chosen row, or change answers, and nobody notices";
+                       chosen row, or change answers, and no peer notices";
 /// The same warning if owners make shares of distances.
 const UNCHECKED: &str = "distances in pairs are not checked: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/labels.md)";

@@ -288,7 +288,7 @@ pub async fn compare(context: &Context, inputs: &[Inputs]) -> Copies {
 }
 
 /// Converts bits of `rows` rows to integers: codes to integers mod 2^16, bit by bit, and labels mod 2^64,
-/// rows x classes. Of a row with several labels, only the last class counts: an owner cannot share more than
+/// rows x classes. If a row has several labels, only the last class counts: an owner cannot share more than
 /// one label of a row. Takes two rounds, and one for each bit of the number of classes.
 pub async fn integers(
     context: &mut Context,

@@ -35,7 +35,7 @@ pub(crate) struct Turn {
     line: Line,
     /// Bytes that came in the previous round.
     received: usize,
-    /// Whether the program also makes and verifies proofs.
+    /// True if the program also makes and verifies proofs.
     proves: bool,
     program: Part<'static, Outcome>,
     outcome: Option<Outcome>,

@@ -185,16 +185,16 @@ pub fn exclusive_or<T: Proved>(
     OfRole { role: 0, len: bits.len() * len, products: 1, a, b, lower, upper }.add(context, log);
 }
 
-/// What roles 0 and 1 add to a conversion of bits to integers, as one party knows it.
+/// Words that roles 0 and 1 add to a conversion of bits to integers, as one party knows them.
 #[derive(Default)]
 pub struct Added<T> {
     /// Factors of what role 0 adds.
     a: Vec<Vec<T>>,
     b: Vec<Vec<T>>,
-    /// What role 0 adds in words that role 2 knows, and in words that role 1 knows.
+    /// Words of role 0 that role 2 knows, and those that role 1 knows.
     lower: Vec<T>,
     upper: Vec<T>,
-    /// What role 1 adds, known to role 2.
+    /// Words of role 1, which role 2 knows.
     one: Vec<T>,
 }
 

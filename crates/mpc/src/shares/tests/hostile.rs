@@ -210,6 +210,6 @@ fn an_owner_that_computes_and_changes_what_its_bits_become_is_found() {
     });
     let refusal: Vec<_> = refusal.collect();
     assert_eq!(refusal, [[false, true, false], [false, false, true], [true, false, false]], "{outcomes:?}");
-    // Without proofs nobody notices.
+    // Without proofs the parties do not notice.
     assert!(output(&computed(&inputs, attack(4))).is_some());
 }

@@ -466,14 +466,14 @@ fn one_bit_of_any_message_that_is_not_the_programs_spoils_no_output() {
         let cheat = at % 3;
         let (found, blamed, _) = run(cheat, 1 + word as usize % frames, (word >> 32) as usize);
         assert!(blamed.iter().all(|(_, peer, _)| *peer == [4, 1, 7].map(Peer)[cheat]), "{blamed:?}");
-        // Whoever ends with shares of the output has the right ones.
+        // A party that ends with shares of the output has the right ones.
         for (found, honest) in found.iter().zip(&honest) {
             assert!(found.as_ref().is_none_or(|f| !matches!(f, Outcome::Sealed(_)) || f == honest), "{at}");
         }
         refused += usize::from(found.iter().any(|found| matches!(found, Some(Outcome::Refused(_)))));
         early += usize::from(found.iter().all(|found| !matches!(found, Some(Outcome::Sealed(_)))));
     }
-    // Packed words may end with bits that nobody reads.
+    // Packed words may end with bits that are not read.
     assert!(refused >= 40 && early >= 50, "{refused} refused, {early} before any output");
 }
 
