@@ -209,7 +209,8 @@ def test_hold_out_measures_labels_that_only_this_peer_knows(swarm, digits, tmp_p
     results = made.join(rows, hold_out=20)
     assert all(not isinstance(result, BaseException) for result in results.values()), results
     held = results["peer0"].figures["held_out"]["swarm"]
-    assert 10 <= held["rows"] <= 20 and held["accuracy"]["value"] > 0.5
+    # Each of 80 rows is held out with a chance of 20 %.
+    assert 3 <= held["rows"] <= 32 and held["accuracy"]["value"] > 0.5
     assert results["peer0"].estimator.transduction_.dtype == np.int64
     flynn = Swarm(tmp_path_factory.mktemp("flynn"), features=64, classes=range(10))
     for given, problem in (

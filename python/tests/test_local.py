@@ -245,7 +245,7 @@ def test_a_session_and_arrays_are_simulated(keys, digits):
     X, y = digits[0], digits[1].astype(int)
     one = simulate(session, rows=(X, y), seed=3)
     found = one["runs"][0]["accuracy"]
-    assert found["equal"] and 140 < found["rows"] < 160 and found["swarm"] == found["pooled"] > 0.8
+    assert found["equal"] and 140 < found["rows"] < 160 and found["swarm"] == found["pooled"] > 0.7
     # The fields of a scenario can be given instead, and the rows matter.
     fields = {"peers": 3, "seed": 3}
     assert simulate(fields, session=session, rows=(X, y)) == one
