@@ -8,7 +8,7 @@
 
 use pulp::Arch;
 
-use super::super::{Bits, Ring, Xor};
+use super::super::{Bits, Ring};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Ring over words of type [`Extension::Word`].
@@ -299,12 +299,6 @@ pub fn inner<R: Extension>(a: &[R], b: &[R]) -> R {
             sum
         },
     )
-}
-
-/// Word of 16 bits by exclusive or, as an element: its bits are the lowest lanes.
-#[must_use]
-pub fn of_short(word: Xor<u16>) -> Gf64 {
-    Gf64(word.0.into())
 }
 
 #[cfg(test)]
