@@ -1,7 +1,7 @@
 //! Cost of XCLP on shares. `cargo bench --bench shares` measures the kernels, with `RAYON_NUM_THREADS=1`
 //! on one core. `-- whole [points]` measures the whole computation by three parties in one process, stage
-//! by stage, and compares it with the sum of its kernels. `-- proofs [points]` compares it with and without
-//! proofs. CPU seconds and bytes are of one party.
+//! by stage, and compares it with the sum of its kernels. `-- proofs [points] [once]` compares it with and
+//! without proofs. CPU seconds and bytes are of one party.
 
 #![allow(missing_docs)]
 
@@ -18,8 +18,11 @@ use flyswarm_mpc::shares::memory::watched;
 use flyswarm_mpc::shares::output::{Sealed, unseal};
 use flyswarm_mpc::shares::permutation::Permutations;
 use flyswarm_mpc::shares::program::{Outcome, boxed, run};
+use flyswarm_mpc::shares::proofs::cube;
+use flyswarm_mpc::shares::proofs::extension::{Extension, Galois, Gf64};
+use flyswarm_mpc::shares::proofs::gates::Gates;
 use flyswarm_mpc::shares::round::Side;
-use flyswarm_mpc::shares::{Bits, Context, Keys, Shared, Xor, chebyshev, round};
+use flyswarm_mpc::shares::{Bits, Context, Keys, Ring, Shared, Xor, chebyshev, round};
 use flyswarm_mpc::{lanes, product};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use pulp::Arch;
@@ -90,6 +93,38 @@ fn mask(bencher: Bencher<'_, '_>) {
     let mut context = Context::new(round::Line::default(), Keys::new([1; 32], [2; 32], &[]), 0);
     let mut bits = words(1 << 14, 1);
     bencher.counter(ItemsCount::new(64usize << 14)).bench_local(|| context.step().mask(black_box(&mut bits)));
+}
+
+/// Returns `count` uniform elements.
+fn elements<R: Extension>(count: usize) -> Vec<R> {
+    let mut stream = Stream::new(&[5; 32], "bench", &[]);
+    (0..count).map(|_| R::draw(&mut stream)).collect()
+}
+
+/// Measures products of elements in sums of 64.
+#[divan::bench(types = [Gf64, Galois<u16>, Galois<u64>])]
+fn proof_products<R: Extension>(bencher: Bencher<'_, '_>) {
+    let (a, b) = (elements::<R>(64), elements::<R>(64));
+    bencher.counter(ItemsCount::new(64usize)).bench(|| R::inner(black_box(&a), black_box(&b)));
+}
+
+/// Measures the weighted sums of 8 vectors of 64 elements, by products.
+#[divan::bench(types = [Gf64, Galois<u16>, Galois<u64>])]
+fn proof_folds<R: Extension>(bencher: Bencher<'_, '_>) {
+    let (a, weights) = (elements::<R>(512), elements::<R>(8));
+    let vectors: Vec<&[R]> = a.chunks(64).collect();
+    bencher.counter(ItemsCount::new(512usize)).bench(|| R::weighted(black_box(&vectors), &weights, 64));
+}
+
+/// Measures the first step of the prover, by words of a factor.
+#[divan::bench(types = [Gf64, Galois<u16>, Galois<u64>])]
+fn proof_values<R: Gates>(bencher: Bencher<'_, '_>) {
+    let columns = 128;
+    let draw = |salt| words(columns * R::GROUPS, salt).into_iter().map(R::Word::from_bits).collect();
+    let (a, b, coins): (Vec<R::Word>, Vec<R::Word>, _) = (draw(1), draw(2), words(columns, 3));
+    let mut values = vec![R::zero(); cube::values(R::VARIABLES)];
+    let bencher = bencher.counter(ItemsCount::new(a.len()));
+    bencher.bench_local(|| R::add_values(&mut values, black_box(&a), black_box(&b), black_box(&coins)));
 }
 
 /// Returns the CPU seconds of a call, the smallest of three.
@@ -168,8 +203,9 @@ impl Case {
     }
 }
 
-/// Measures the computation with and without proofs, in turns: CPU seconds of a party, rounds, bytes.
-fn proofs(points: usize) {
+/// Measures the computation with and without proofs, in three turns or in one: CPU seconds of a party, rounds,
+/// bytes.
+fn proofs(points: usize, turns: usize) {
     let case = Case::new(points);
     let run = |proves: bool| {
         let program = |context: Context| {
@@ -188,7 +224,7 @@ fn proofs(points: usize) {
         );
         seconds
     };
-    let ratios: Vec<f64> = (0..3).map(|_| (run(false), run(true))).map(|(one, two)| two / one).collect();
+    let ratios: Vec<f64> = (0..turns).map(|_| (run(false), run(true))).map(|(one, two)| two / one).collect();
     println!("{points} points: ratios {ratios:.2?}");
 }
 
@@ -245,7 +281,7 @@ fn main() {
     let asked = |what: &str| arguments.iter().any(|argument| argument == what);
     match () {
         () if asked("whole") => whole(points),
-        () if asked("proofs") => proofs(points),
+        () if asked("proofs") => proofs(points, if asked("once") { 1 } else { 3 }),
         () => divan::main(),
     }
 }

@@ -23,6 +23,51 @@ pub(crate) trait Lanes<W>: Copy {
     fn add(self, sum: Self::Sum, a: Self::Vector, b: Self::Vector) -> Self::Sum;
     /// Returns the sum of all lanes.
     fn total(self, sum: Self::Sum) -> W;
+    /// Returns all lanes.
+    fn store(self, sum: Self::Sum) -> Self::Block;
+    /// Returns the sum of the products of pairs of polynomials with 49 coefficients, lowest first.
+    fn convolved<'a>(self, pairs: impl Iterator<Item = [&'a [W; 49]; 2]>) -> [W; 128]
+    where
+        W: 'a;
+}
+
+/// Computes [`Lanes::convolved`] with vectors of N words: B of them hold a polynomial that begins at any lane,
+/// Q one that begins at the first lane, and OUT = B + Q - 1 a product.
+#[inline(always)]
+fn convolve<'a, W, L, const N: usize, const B: usize, const Q: usize, const OUT: usize>(
+    lanes: L,
+    pairs: impl Iterator<Item = [&'a [W; 49]; 2]>,
+) -> [W; 128]
+where
+    W: Copy + Default + 'a,
+    L: Lanes<W, Block = [W; N]>,
+{
+    const { assert!(B * N >= 48 + N && Q * N >= 49 && OUT == B + Q - 1 && OUT * N <= 128) };
+    let mut sums = [lanes.zero(); OUT];
+    for [a, b] in pairs {
+        let (mut factors, mut padded) = ([W::default(); 64], [W::default(); 160]);
+        factors[..49].copy_from_slice(a);
+        padded[N..N + 49].copy_from_slice(b);
+        for lane in 0..N {
+            // The second polynomial from this lane on, times each coefficient that belongs there.
+            let mut shifted = [lanes.load([W::default(); N]); B];
+            for (at, shifted) in shifted.iter_mut().enumerate() {
+                let words = padded[N - lane + at * N..].first_chunk::<N>();
+                *shifted = lanes.load(words.copied().unwrap_or([W::default(); N]));
+            }
+            for at in 0..Q {
+                let factor = lanes.load([factors[at * N + lane]; N]);
+                for (sum, &words) in sums[at..at + B].iter_mut().zip(&shifted) {
+                    *sum = lanes.add(*sum, factor, words);
+                }
+            }
+        }
+    }
+    let mut out = [W::default(); 128];
+    for (out, sum) in out.chunks_exact_mut(N).zip(sums) {
+        out.copy_from_slice(&lanes.store(sum));
+    }
+    out
 }
 
 /// Work that is the same on every machine.
@@ -36,7 +81,7 @@ pub(crate) trait Work<W> {
 struct Plain;
 
 macro_rules! plain {
-    ($($word:ty, $count:literal);*) => {$(
+    ($($word:ty, $count:literal, $b:literal, $q:literal, $out:literal);*) => {$(
         impl Lanes<$word> for Plain {
             type Block = [$word; $count];
             type Vector = [$word; $count];
@@ -62,11 +107,19 @@ macro_rules! plain {
             fn total(self, sum: Self::Sum) -> $word {
                 sum.iter().fold(0, |sum, &lane| sum.wrapping_add(lane))
             }
+            #[inline(always)]
+            fn store(self, sum: Self::Sum) -> Self::Block {
+                sum
+            }
+            #[inline(always)]
+            fn convolved<'a>(self, pairs: impl Iterator<Item = [&'a [$word; 49]; 2]>) -> [$word; 128] {
+                convolve::<$word, Self, $count, $b, $q, $out>(self, pairs)
+            }
         }
     )*};
 }
 
-plain!(u16, 16; u64, 4);
+plain!(u16, 16, 4, 4, 7; u64, 4, 13, 13, 25);
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
@@ -76,7 +129,8 @@ mod x86 {
     use super::Lanes;
 
     macro_rules! products {
-        ($simd:ty, $word:ty, $vector:ty, $count:literal, $wide:literal, $multiply:ident, $add:ident) => {
+        ($simd:ty, $word:ty, $vector:ty, $count:literal, $wide:literal, $multiply:ident, $add:ident,
+         $b:literal, $q:literal, $out:literal) => {
             impl Lanes<$word> for $simd {
                 type Block = [$word; $count];
                 type Vector = $vector;
@@ -103,13 +157,21 @@ mod x86 {
                     let lanes: [$word; $count] = cast(sum);
                     lanes.iter().fold(0, |sum, &lane| sum.wrapping_add(lane))
                 }
+                #[inline(always)]
+                fn store(self, sum: Self::Sum) -> Self::Block {
+                    cast(sum)
+                }
+                #[inline(always)]
+                fn convolved<'a>(self, pairs: impl Iterator<Item = [&'a [$word; 49]; 2]>) -> [$word; 128] {
+                    super::convolve::<$word, Self, $count, $b, $q, $out>(self, pairs)
+                }
             }
         };
     }
 
-    products!(V4, u16, u16x32, 32, true, wrapping_mul_u16x32, wrapping_add_u16x32);
-    products!(V4, u64, u64x8, 8, true, wrapping_mul_u64x8, wrapping_add_u64x8);
-    products!(V3, u16, u16x16, 16, false, wrapping_mul_u16x16, wrapping_add_u16x16);
+    products!(V4, u16, u16x32, 32, true, wrapping_mul_u16x32, wrapping_add_u16x32, 3, 2, 4);
+    products!(V4, u64, u64x8, 8, true, wrapping_mul_u64x8, wrapping_add_u64x8, 7, 7, 13);
+    products!(V3, u16, u16x16, 16, false, wrapping_mul_u16x16, wrapping_add_u16x16, 4, 4, 7);
 
     /// AVX2 multiplies halves of 32 bits, so a vector holds each word and its upper half.
     impl Lanes<u64> for V3 {
@@ -143,6 +205,14 @@ mod x86 {
             let (low, high): ([u64; 4], [u64; 4]) = (cast(low), cast(high));
             let sum = |lanes: [u64; 4]| lanes.iter().fold(0u64, |sum, &lane| sum.wrapping_add(lane));
             sum(low).wrapping_add(sum(high) << 32)
+        }
+        #[inline(always)]
+        fn store(self, [low, high]: Self::Sum) -> Self::Block {
+            cast(self.wrapping_add_u64x4(low, self.shl_const_u64x4::<32>(high)))
+        }
+        #[inline(always)]
+        fn convolved<'a>(self, pairs: impl Iterator<Item = [&'a [u64; 49]; 2]>) -> [u64; 128] {
+            super::convolve::<u64, Self, 4, 13, 13, 25>(self, pairs)
         }
     }
 }

@@ -332,7 +332,7 @@ fn a_session_of_labels_warns_of_copies_of_a_known_person() {
 #[test]
 fn a_session_warns_if_its_computing_members_prove_nothing_and_only_then() {
     let folder = tempfile::tempdir().unwrap();
-    for (more, warned) in [("xclp", true), ("xclp --set xclp.cheaters=caught", false)] {
+    for (more, warned) in [("xclp", false), ("xclp --set xclp.cheaters=trusted", true)] {
         let words = format!("{more} --force");
         let path = new(folder.path(), &words.split_whitespace().collect::<Vec<_>>()).unwrap();
         let told = shown(&path, false).unwrap();

@@ -6,6 +6,7 @@ use crate::session::{Peer, Session};
 use crate::tasks::XclpSpec;
 
 use super::MOST_POINTS;
+use super::spec::Cheaters;
 
 /// Memory of a process that does not compute (measured: 80 MB), and of the caches of its threads.
 const PROCESS: u64 = 112_000_000;
@@ -16,7 +17,11 @@ const MEGABYTE: u64 = 1_000_000;
 pub(crate) fn party_bytes(points: u64, classes: usize, spec: &XclpSpec) -> u64 {
     let (points, settings) = (usize::try_from(points).unwrap_or(usize::MAX), spec.settings());
     let memory = if spec.hamming.is_pairwise() { program::memory_of_distances } else { program::memory };
-    PROCESS + memory(points, classes, &settings) / 10 * 13
+    let proofs = match spec.cheaters {
+        Cheaters::Caught => program::memory_of_proofs(points, classes, &settings),
+        Cheaters::Trusted => 0,
+    };
+    PROCESS + (memory(points, classes, &settings) + proofs) / 10 * 13
 }
 
 /// Returns the largest number of rows together for which `megabytes` are enough.
@@ -72,10 +77,13 @@ mod tests {
     use crate::tasks::Hamming;
 
     #[test]
-    fn ten_thousand_points_take_less_than_3_gb_and_2500_less_than_400_mb() {
-        let spec = XclpSpec::default();
+    fn ten_thousand_points_take_less_than_3_gb_and_2500_less_than_400_mb_without_proofs() {
+        let spec = XclpSpec { cheaters: Cheaters::Trusted, ..XclpSpec::default() };
         assert!(party_bytes(10_000, 10, &spec) < 3_000_000_000);
         assert!(party_bytes(2_500, 10, &spec) < 400_000_000);
+        let spec = XclpSpec::default();
+        assert!(party_bytes(10_000, 10, &spec) < 4_600_000_000);
+        assert!(party_bytes(2_500, 10, &spec) < 700_000_000);
         let most = enough_for(1024, 10, &spec);
         assert!(party_bytes(most, 10, &spec) <= 1_024_000_000);
         assert!(party_bytes(most + 1, 10, &spec) > 1_024_000_000);

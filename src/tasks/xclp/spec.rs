@@ -131,7 +131,7 @@ pub struct XclpSpec {
     pub balance: bool,
     /// Source of the parties' shares of distances. Default: from shares of codes.
     pub hamming: Hamming,
-    /// Protection against computing members that deviate. Default: none, because proofs take long.
+    /// Protection against computing members that deviate. Default: they prove each message.
     pub cheaters: Cheaters,
     /// Names of the three computing parties; a fourth replaces one that is lost. Default: empty, the coin
     /// draws them.
@@ -174,8 +174,8 @@ static FIELDS: &[Row<XclpSpec>] = fields::fields! { "xclp";
          together then see distances, but no codes. This is slower, and owners are not checked.";
     cheaters at cheaters: word(Cheaters),
         "\"caught\": the computing members prove each message to each other, so one that deviates is found before \
-         anything is opened. This takes many times as long. \"trusted\": they prove nothing. One that deviates can \
-         then read whose rows are near a chosen row, or change answers, unnoticed.";
+         anything is opened. \"trusted\": they prove nothing, which saves most of the processor time. One that \
+         deviates can then read whose rows are near a chosen row, or change answers, unnoticed.";
     compute at compute: names,
         "Names of the three members that compute, and of a fourth in reserve. One of them alone sees no rows, \
          distances or labels. Any two together see all. If the list is empty, the members are drawn at random.";
@@ -204,7 +204,7 @@ impl Default for XclpSpec {
             power: 1,
             balance: false,
             hamming: Hamming::Replicated,
-            cheaters: Cheaters::Trusted,
+            cheaters: Cheaters::Caught,
             compute: Vec::new(),
             few_rows: false,
             large_owner: false,

@@ -5,7 +5,6 @@ Each place of a proof uses only what its party knows. L and U need no prover: `V
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
@@ -13,9 +12,10 @@ import numpy
 from primitives.crypto import Stream, le
 
 from .parts import Part, Parties, Program
-from .rings import FIELD, LARGE_RING, SMALL_RING, Elements, numbers, points
+from .rings import FIELD, LARGE_RING, SMALL_RING, Elements, corners, cube, numbers, value_at, weights_at
 
-FOLD = 8  # groups of each step after the first
+VARIABLES = 3  # of each step after the first
+FOLD = 8  # groups of these steps
 FULL = 2**18  # words of one prover from which on a batch is closed
 RINGS = FIELD, SMALL_RING, LARGE_RING  # in the order in which batches are closed
 PROVER, LOWER, UPPER = range(3)  # places in a proof: P, L and U
@@ -116,16 +116,8 @@ def beside(ring, matrices: list[Words]) -> Words:
     return numpy.concatenate([numpy.zeros((ring.groups, 0), "<u8"), *matrices], axis=1)
 
 
-def counts(ring, step: int, steps: int) -> int:
-    """Returns the number of values of each polynomial."""
-    return ring.groups if step == 0 else FOLD + (step + 1 == steps)
-
-
-@functools.cache
-def further(ring, count: int) -> list[Elements]:
-    """Returns the weights of the groups at the points count, .., 2 count - 2."""
-    places = ring.exceptional(numpy.arange(2 * count - 1, dtype="<u8"))
-    return [points(ring, count).weights(place) for place in places[count:]]
+def variables(ring, step: int, steps: int) -> int:
+    return ring.variables if step == 0 else VARIABLES + (step + 1 == steps)
 
 
 def steps_of(elements: int) -> int:
@@ -140,7 +132,7 @@ class Place:
 
     def __init__(self, ring, place: int, steps: int, batch: Batch, random: dict[str, Elements]) -> None:
         self.ring, self.place, self.steps, self.batch = ring, place, steps, batch
-        self.random = random  # the last point of a, of b, or of both
+        self.random = random  # the element of a, of b, or of both in the random groups
         self.vectors: dict[str, Elements] = {}
         self.differences: list[Elements] = []
 
@@ -158,11 +150,8 @@ class Place:
         words = beside(ring, [grouped(self.word(terms), ring.groups) for terms in self.batch.terms])
         coins = numpy.concatenate([numpy.zeros(0, "<u8"), *taus])
         self.claim = ring.total(ring.times(ring.weighted(words, coins), self.sigma))
-        for statement in self.sums:
-            self.claim = ring.plus(self.claim, self.word(statement))
-        self.later = ring.zeros(1)[0]
-        for statement in linear:
-            self.later = ring.plus(self.later, self.word(statement))
+        of = lambda statements: ring.total(numpy.stack([ring.zeros(1)[0], *map(self.word, statements)]))
+        self.of_sums, self.later = of(self.sums), of(linear)
 
         twice = [tau for terms, tau in zip(self.batch.terms, taus) for _ in terms.a]
         self.tau = numpy.concatenate([numpy.zeros(0, "<u8"), *twice])
@@ -180,70 +169,77 @@ class Place:
     def take(self, step: int, share: Elements) -> None:
         """Takes a verifier's share of the product."""
         ring = self.ring
-        # The random point does not count.
-        counted = ring.groups if step == 0 else FOLD
-        self.differences.append(ring.minus(self.claim, ring.total(share[:counted])))
+        count = 3**variables(ring, step, self.steps)
+        values, of_sums = share[:count], share[count:]
+        if step:
+            # The random groups do not count.
+            total = ring.total(corners(values, variables(ring, step, self.steps))[:FOLD])
+        else:
+            total = ring.total(ring.times(corners(values, ring.variables), self.sigma))
+        self.differences.append(ring.minus(self.claim, total))
+        if len(of_sums):
+            self.differences.append(ring.minus(self.of_sums, ring.total(corners(of_sums, ring.variables))))
         self.share = share
 
     def groups(self, step: int, side: str) -> Elements:
-        """Returns the groups of a vector, with its random point in the last step."""
+        """Returns the groups of a vector, with the random ones in the last step."""
         ring, last, vector = self.ring, step + 1 == self.steps, self.vectors[side]
         columns = 1 if last else max(1, -(-len(vector) // FOLD))
         out = ring.zeros(FOLD * columns)
         out[:len(vector)] = vector
         out = out.reshape(FOLD, columns, *out.shape[1:])
-        return numpy.concatenate([out, self.random[side].reshape(1, 1, *out.shape[2:])]) if last else out
+        return numpy.concatenate([out, numpy.broadcast_to(self.random[side], out.shape)]) if last else out
 
-    def fold(self, step: int, name: int) -> None:
+    def fold(self, step: int, names: list[int]) -> None:
         """Goes on to the claim, and to the vectors, at a random point."""
-        ring, count = self.ring, counts(self.ring, step, self.steps)
-        at = ring.exceptional(numpy.array(name & ring.mask, "<u8"))
-        self.claim = ring.total(ring.times(points(ring, 2 * count - 1).weights(at), self.share))
-        weights = points(ring, count).weights(at)
+        ring, count = self.ring, 3**variables(self.ring, step, self.steps)
+        point = ring.exceptional(numpy.array(names, "<u8") & numpy.uint64(ring.mask))
+        self.claim = value_at(ring, self.share[:count], point)
+        weights = weights_at(ring, point)
         if step:
             for side in self.sides:
                 self.vectors[side] = ring.folded_elements(self.groups(step, side), weights)
             return
-        factor = ring.exceptional(numpy.array(1, "<u8"))
-        for _ in range(2 * ring.groups - 1):
-            factor = ring.times(factor, at)
-        self.claim = ring.plus(self.claim, ring.times(factor, self.later))
+        # No product has these powers. Without them the values of one kind could make up for errors in another.
+        of_linear, of_sums = (ring.times(x, ring.times(x, x)) for x in point[:2])
+        self.claim = ring.plus(self.claim, ring.times(of_linear, self.later))
+        if len(self.share) > count:
+            value = value_at(ring, self.share[count:], point)
+            self.claim = ring.plus(self.claim, ring.times(of_sums, value))
         for side in self.sides:
-            of_words = ring.times(weights, self.sigma) if side == "a" else weights
-            vector = ring.folded(self.factors[side], of_words)
-            if side == "b":
-                vector = ring.times(vector, ring.of_lanes(self.tau))
-            linear = ring.times(self.linear[side], factor) if side == "a" else self.linear[side]
-            parts = [vector, linear]
+            vector = ring.folded(self.factors[side], weights)
+            linear, sums = self.linear[side], [ring.zeros(0)]
             for one in self.sums:
                 words = grouped(getattr(one, side), ring.groups)
                 if one.coins_first == (side == "a"):
-                    elements = ring.exceptional(words.reshape(-1)).reshape(*words.shape, *weights.shape[1:])
-                    parts.append(ring.folded_elements(elements, weights))
+                    sums.append(ring.folded_elements(ring.exceptional(words), weights))
                 else:
-                    parts.append(ring.folded_words(words, weights))
-            self.vectors[side] = numpy.concatenate(parts)
+                    sums.append(ring.folded_words(words, weights))
+            sums = numpy.concatenate(sums)
+            if side == "a":
+                linear, sums = ring.times(linear, of_linear), ring.times(sums, of_sums)
+            else:
+                vector = ring.times(vector, ring.of_lanes(self.tau))
+            self.vectors[side] = numpy.concatenate([vector, linear, sums])
 
 
 class Prover(Place):
-    def product(self, step: int) -> Elements:
-        """Returns the values of the product of both polynomials."""
-        ring, count = self.ring, counts(self.ring, step, self.steps)
+    def product(self, step: int, with_sums: bool) -> Elements:
+        """Returns the values of the product of both polynomials, then those of the product of the coin sums."""
+        ring = self.ring
+        both = lambda a, b: (cube(ring, a), cube(ring, b))
         if step:
-            matrix = ring.products(self.groups(step, "a"), self.groups(step, "b"))
-        else:
-            rows = [ring.weighted(ring.word_product(row, self.factors["b"]), self.tau) for row in self.factors["a"]]
-            matrix = ring.times(numpy.stack(rows), self.sigma[:, None])
-            for one in self.sums:
-                a, b = grouped(one.a, count), grouped(one.b, count)
-                coins, words = (a, b) if one.coins_first else (b, a)
-                crossed = numpy.stack([ring.weighted(words, row) for row in coins])
-                matrix = ring.plus(matrix, crossed if one.coins_first else crossed.swapaxes(0, 1))
-        values = [matrix[place, place] for place in range(count)]
-        for weights in further(ring, count):
-            rows = ring.total(ring.times(matrix.swapaxes(0, 1), weights[:, None]))
-            values.append(ring.total(ring.times(rows, weights)))
-        return numpy.stack(values)
+            return ring.inner(*both(self.groups(step, "a"), self.groups(step, "b")))
+        values = ring.weighted(ring.word_product(*both(self.factors["a"], self.factors["b"])), self.tau)
+        if not with_sums:
+            return values
+        of_sums = ring.zeros(len(values))
+        for one in self.sums:
+            coins, words = (one.a, one.b) if one.coins_first else (one.b, one.a)
+            elements = ring.exceptional(grouped(coins, ring.groups))
+            product = ring.inner_of_words(*both(elements, grouped(words, ring.groups)))
+            of_sums = ring.plus(of_sums, product)
+        return numpy.concatenate([values, of_sums])
 
 
 class Verifier(Place):
@@ -259,32 +255,35 @@ class Verifier(Place):
         return bool(cancel and numpy.all(right))
 
 
-def verified(ring, batch: Batch, steps: int, seed: bytes, names: list[int], shares: tuple[list, list],
+def verified(ring, batch: Batch, steps: int, seed: bytes, names: list[list[int]], shares: tuple[list, list],
              random: tuple[Elements, Elements]) -> bool:
-    """Returns whether L and U accept a recorded proof: `shares` of each step, `names` of its random points, and the
-    last point of a and of b."""
+    """Returns whether L and U accept a recorded proof: `shares` and `names` (of the coordinates of the point) of each
+    step, and the elements of a and of b in the random groups."""
     lower = Verifier(ring, LOWER, steps, batch, {"a": random[0]})
     upper = Verifier(ring, UPPER, steps, batch, {"b": random[1]})
     for verifier, of_steps in zip((lower, upper), shares):
         verifier.begin(seed)
-        for step, (share, name) in enumerate(zip(of_steps, names)):
+        for step, (share, point) in enumerate(zip(of_steps, names)):
             verifier.take(step, share)
-            verifier.fold(step, name)
+            verifier.fold(step, point)
     return upper.accepts(lower.shown())
 
 
 def prove(part: Part, ring, batches: list[Batch]) -> Program:
     """Proves the statements of all three parties, and verifies them."""
     steps = steps_of(max(batch.elements(ring) for batch in batches))
-    values = [2 * counts(ring, step, steps) - 1 for step in range(steps)]
+    with_sums = any(batch.sums for batch in batches)
+    of_steps = [variables(ring, step, steps) for step in range(steps)]
+    values = [3**count for count in of_steps]
+    values[0] *= 1 + with_sums
     step = part.step()
     coins, names = [], []
     for prover in range(3):
-        words = numbers(part.stream(prover + 2, step), 4 + 2 * steps)
+        words = numbers(part.stream(prover + 2, step), 4 + 2 * sum(of_steps))
         coins.append(words[:4].tobytes())
-        # The points of a step are not used as challenges.
-        usable = lambda word: int(word) & ring.mask >= 2 * ring.groups + 2
-        names.append([int(one if usable(one) else two) for one, two in words[4:].reshape(-1, 2)])
+        # A coordinate is not 0.
+        drawn = [int(one if int(one) & ring.mask else two) for one, two in words[4:].reshape(-1, 2)]
+        names.append([[drawn.pop(0) for _ in range(count)] for count in of_steps])
     step = part.step()
     masks = [ring.draw(part.stream(prover, step), sum(values) + 1) for prover in range(3)]
     step = part.step()
@@ -297,7 +296,8 @@ def prove(part: Part, ring, batches: list[Batch]) -> Program:
         uppers.append(Verifier(ring, UPPER, steps, batch, b))
     yield
     start, shares = 0, [([], []) for _ in range(3)]
-    told = lambda prover, at: coins[prover] if at == 0 else le(names[prover][at - 1], 8)
+    written = lambda point: b"".join(le(name, 8) for name in point)
+    told = lambda prover, at: coins[prover] if at == 0 else written(names[prover][at - 1])
     for at, count in enumerate(values):
         for prover in range(3):
             part.send(prover + 1, prover, told(prover, at))
@@ -309,7 +309,7 @@ def prove(part: Part, ring, batches: list[Batch]) -> Program:
                 for each in (place, lowers[prover], uppers[prover]):
                     each.begin(coins[prover])
             mask = masks[prover][start:start + count]
-            share = ring.minus(place.product(at), mask)
+            share = ring.minus(place.product(at, with_sums), mask)
             place.take(at, mask)
             part.send(prover, prover + 1, ring.write(share))
             for verifier, its in ((lowers[prover], mask), (uppers[prover], share)):
@@ -326,7 +326,7 @@ def prove(part: Part, ring, batches: list[Batch]) -> Program:
     for prover in range(3):
         shown = lowers[prover].shown()
         part.send(prover + 2, prover + 1, ring.write(shown))
-        part.send(prover + 2, prover, ring.write(shown) + le(names[prover][-1], 8))
+        part.send(prover + 2, prover, ring.write(shown) + written(names[prover][-1]))
     yield
     for prover in range(3):
         right = uppers[prover].accepts(lowers[prover].shown())

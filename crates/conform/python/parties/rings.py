@@ -1,5 +1,4 @@
-"""The rings of proofs: GF(2^64) and the Galois rings of degree 49, and polynomials at their points (spec, section
-15e.1).
+"""The rings of proofs: GF(2^64) and the Galois rings of degree 49, and polynomials over them (spec, section 15e.1).
 
 Elements of GF(2^64) are words; those of a Galois ring are rows of 49 coefficients. Sums and products of words wrap.
 """
@@ -24,7 +23,7 @@ def numbers(stream: Stream, count: int) -> numpy.ndarray:
 class Field:
     """GF(2^64) = GF(2)[x] / (x^64 + x^4 + x^3 + x + 1). Its words have 64 lanes."""
 
-    groups, lanes, mask, bytes = 64, 64, 2**64 - 1, 8
+    variables, groups, lanes, mask, bytes = 6, 64, 64, 2**64 - 1, 8
     dtype = numpy.dtype("<u8")
     plus = minus = staticmethod(numpy.bitwise_xor)
     word_product = staticmethod(numpy.bitwise_and)
@@ -77,25 +76,20 @@ class Field:
 
     folded_words = folded_elements
 
-    def products(self, a: Elements, b: Elements) -> Elements:
-        """Returns the inner product of each row of a with each row of b, as a matrix."""
-        of_bits = lambda x: numpy.unpackbits(x.view(numpy.uint8).reshape(*x.shape, 8), axis=2, bitorder="little")
+    def inner(self, a: Elements, b: Elements) -> Elements:
+        """Returns the inner product of each row of a with the row of b."""
+        of_bits = lambda x: numpy.unpackbits(x.view(numpy.uint8).reshape(-1, 8), axis=1, bitorder="little")
         # The number of ones of each pair of bits is below 2^24, so binary32 is exact.
-        flat = lambda x: of_bits(x).transpose(0, 2, 1).reshape(64 * len(x), -1).astype(numpy.float32)
-        both = (flat(a) @ flat(b).T).astype(numpy.int64) & 1
-        both = both.reshape(len(a), 64, len(b), 64)
-        out = numpy.zeros((len(a), len(b)), self.dtype)
+        flat = lambda x: of_bits(x).astype(numpy.float32)
+        both = numpy.stack([flat(row).T @ flat(other) for row, other in zip(a, b)]).astype(numpy.int64) & 1
+        out = self.zeros(len(a))
         for power in range(126, -1, -1):
             first = range(max(0, power - 63), min(63, power) + 1)
-            bit = functools.reduce(numpy.bitwise_xor, (both[:, i, :, power - i] for i in first))
+            bit = functools.reduce(numpy.bitwise_xor, (both[:, i, power - i] for i in first))
             out = self.doubled(out) ^ bit.astype(self.dtype)
         return out
 
-    def inverses(self, elements: Elements) -> Elements:
-        out = elements
-        for _ in range(62):
-            out = self.times(self.times(out, out), elements)
-        return self.times(out, out)
+    inner_of_words = inner
 
     def draw(self, stream: Stream, count: int) -> Elements:
         return numbers(stream, count)
@@ -107,7 +101,7 @@ class Field:
 class Galois:
     """(Z / 2^16)[x] / (x^49 + x^9 + 1), or the same mod 2^64. Its words are constants."""
 
-    groups, lanes, mask = 16, 1, 2**DEGREE - 1
+    variables, groups, lanes, mask = 5, 32, 1, 2**DEGREE - 1
     word_product = staticmethod(numpy.multiply)
     plus, minus = staticmethod(numpy.add), staticmethod(numpy.subtract)
 
@@ -155,24 +149,16 @@ class Galois:
 
     folded_words = folded
 
-    def products(self, a: Elements, b: Elements) -> Elements:
-        flat = lambda x: x.transpose(0, 2, 1).reshape(DEGREE * len(x), -1)
-        both = (flat(a) @ flat(b).T).reshape(len(a), DEGREE, len(b), DEGREE)
-        wide = numpy.zeros((len(a), len(b), 2 * DEGREE - 1), self.dtype)
+    def inner(self, a: Elements, b: Elements) -> Elements:
+        """Returns the inner product of each row of a with the row of b."""
+        both = a.swapaxes(1, 2) @ b
+        wide = numpy.zeros((len(a), 2 * DEGREE - 1), self.dtype)
         for at in range(DEGREE):
-            wide[..., at:at + DEGREE] += both[:, at]
+            wide[:, at:at + DEGREE] += both[:, at]
         return self.reduced(wide)
 
-    def inverses(self, elements: Elements) -> Elements:
-        """Returns the inverses of units: mod 2 by Fermat, then by Newton."""
-        one, two = self.exceptional(1), self.exceptional(1) * self.dtype.type(2)
-        power, out = elements & self.dtype.type(1), one
-        for _ in range(1, DEGREE):
-            power = self.times(power, power) & self.dtype.type(1)
-            out = self.times(out, power) & self.dtype.type(1)
-        for _ in range(6):
-            out = self.times(out, two - self.times(elements, out))
-        return out
+    def inner_of_words(self, elements: Elements, words: numpy.ndarray) -> Elements:
+        return (words.astype(self.dtype)[:, None] @ elements)[:, 0]
 
     def draw(self, stream: Stream, count: int) -> Elements:
         return numpy.frombuffer(stream.take(count * self.bytes), self.dtype).reshape(count, DEGREE)
@@ -181,32 +167,38 @@ class Galois:
         return elements.astype(self.dtype).tobytes()
 
 
-class Points:
-    """The points 0, 1, .. of a polynomial, and the weights of its values there."""
-
-    def __init__(self, ring, count: int) -> None:
-        self.ring = ring
-        self.points = ring.exceptional(numpy.arange(count, dtype="<u8"))
-        self.inverses = ring.inverses(self.without(self.points))
-
-    def without(self, values: Elements) -> Elements:
-        """Returns for each point the product of value less point, over all other points."""
-        count, ring = len(self.points), self.ring
-        out = ring.exceptional(numpy.ones(count, "<u8"))
-        others = numpy.arange(count)
-        for turn in range(1, count):
-            out = ring.times(out, ring.minus(values, self.points[(others + turn) % count]))
-        return out
-
-    def weights(self, x: Elements) -> Elements:
-        """Returns the weights of the values for the value at x."""
-        values = numpy.broadcast_to(x, self.points.shape)
-        return self.ring.times(self.without(values), self.inverses)
+def cube(ring, groups: Elements) -> Elements:
+    """Returns the values of a polynomial of degree 1 in each variable at all points with coordinates 0, 1 and infinity,
+    from its values at those with coordinates 0 and 1."""
+    if len(groups) == 1:
+        return groups
+    lower, upper = numpy.split(groups, 2)
+    return numpy.concatenate([cube(ring, half) for half in (lower, upper, ring.minus(upper, lower))])
 
 
-@functools.cache
-def points(ring, count: int) -> Points:
-    return Points(ring, count)
+def corners(values: Elements, variables: int) -> Elements:
+    """Returns the values at the points with coordinates 0 and 1."""
+    rest = values.shape[1:]
+    return values.reshape(*[3] * variables, *rest)[(slice(2),) * variables].reshape(-1, *rest)
+
+
+def value_at(ring, values: Elements, point: Elements) -> Elements:
+    """Returns the value at a point of a polynomial of degree 2 in each variable, from those of the cube."""
+    for x in point:
+        zero, one, infinity = numpy.split(values, 3)
+        linear = ring.minus(ring.minus(one, zero), infinity)
+        values = ring.plus(zero, ring.times(x, ring.plus(linear, ring.times(x, infinity))))
+    return values[0]
+
+
+def weights_at(ring, point: Elements) -> Elements:
+    """Returns the weights with which the groups give the vector at a point."""
+    one = ring.exceptional(1)
+    out = one[None]
+    for x in point:
+        both = ring.times(out, ring.minus(one, x)), ring.times(out, x)
+        out = numpy.stack(both, axis=1).reshape(-1, *one.shape)
+    return out
 
 
 FIELD, SMALL_RING, LARGE_RING = Field(), Galois("<u2"), Galois("<u8")

@@ -201,7 +201,7 @@ class Session:
         need(isinstance(self.balance, bool) and not (both and self.balance), "xclp.balance")
         self.hamming = xclp.get("hamming", "replicated")
         need(self.hamming in ("replicated", "ot", "phe") and not (both and self.hamming != "replicated"), "xclp.hamming")
-        self.cheaters = xclp.get("cheaters", "trusted")
+        self.cheaters = xclp.get("cheaters", "caught")
         need(self.cheaters in ("caught", "trusted"), "xclp.cheaters")
         self.steps = xclp.get("steps", next(k for k in range(1, 1000) if self.cut_off(k) <= 2e-4))
         self.compute = xclp.get("compute", [])

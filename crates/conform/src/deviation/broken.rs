@@ -125,15 +125,21 @@ pub(super) const BY_LEADER: [Kind; 23] = [
         let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
         Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
     }),
-    by_leader("accept-bad-share", "a record with a deal that one member cannot open", "section 12", |case| {
-        let Message::View(view::Message::Down(ballot, Order::Accept(record))) = case.message else {
-            return None;
-        };
-        let mut record = record.clone();
-        misdeal(case, record.deals.iter_mut().find(|deal| deal.author == case.ctx.me)?);
-        let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
-        Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
-    }),
+    by_leader(
+        "accept-bad-share",
+        "a record with a deal that one member cannot open",
+        "section 12, M12.2",
+        |case| {
+            let Message::View(view::Message::Down(ballot, Order::Accept(record))) = case.message else {
+                return None;
+            };
+            let mut record = record.clone();
+            misdeal(case, record.deals.iter_mut().find(|deal| deal.author == case.ctx.me)?);
+            let record =
+                Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
+            Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
+        },
+    ),
     by_leader("credit-for-nothing", "credit for what was not sent", "section 13", |case| {
         let (ballot, slot) = order_to_sum(case)?;
         let sum = SumId { ballot, slot };
@@ -274,7 +280,7 @@ pub(super) const BY_CHILD: [Kind; 33] = [
         let hold = Report::TotalReady { slot: *slot, total: *total, deals };
         Some(vec![wire::encode(&Message::View(view::Message::Up(*ballot, hold)))])
     }),
-    by_child("deal-bad-share", "a deal that one member cannot open", "section 12", |case| {
+    by_child("deal-bad-share", "a deal that one member cannot open", "section 12, M12.2", |case| {
         let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) =
             case.message
         else {

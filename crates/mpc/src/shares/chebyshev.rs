@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::balance::balanced;
 use super::newton::Reciprocals;
 use super::primitives::{multiply, reshare_products, reshare_proved};
-use super::proofs::extension::{Extension as _, Galois};
+use super::proofs::galois::{Galois, scaled_sum};
 use super::proofs::log::Log;
 use super::proofs::statements;
 use super::round::Side;
@@ -62,7 +62,7 @@ impl Graph {
                 .iter()
                 .zip(own)
                 .map(|(&sum, &own)| if side == Side::Before { own } else { sum.wrapping_sub(own) });
-            words.zip(coins).fold(Galois::zero(), |total, (word, coin)| total.plus(coin.scaled(word)))
+            scaled_sum(coins, words)
         };
         rows.map(row).collect()
     }

@@ -117,7 +117,7 @@ pub fn steps(points: usize) -> Vec<Range> {
 }
 
 /// Returns the largest number of bytes that a party holds at once, including its inputs and the messages
-/// of a round. It is an upper bound, and a close one (`tests/memory.rs`). It grows with the points.
+/// of a round. It is an upper bound. It grows with the points.
 #[must_use]
 pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
     let (n, classes) = (points as u64, classes as u64);
@@ -126,7 +126,15 @@ pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
     input.max(memory_after_input(points, classes, settings.k))
 }
 
-/// Returns the same if distances are shared. It also covers an owner that makes its parts: all parts, its
+/// Returns the largest number of bytes that proofs add: statements that wait, and products of the graph.
+/// Measured as the memory of `cargo bench --bench shares -- proofs`, less that of `-- whole`.
+#[must_use]
+pub fn memory_of_proofs(points: usize, classes: usize, settings: &Settings) -> u64 {
+    let per_point = 25_000 + 90 * classes as u64 * settings.steps as u64;
+    60 * at_once(points as u64) + per_point * points as u64
+}
+
+/// Returns the same as [`memory`] if distances are shared. It also covers an owner that makes its parts: all parts, its
 /// parcels, and the vectors of transfers or the ciphertexts of one other owner.
 #[must_use]
 pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -> u64 {
@@ -136,10 +144,16 @@ pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -
     input.max(memory_after_input(points, classes, settings.k))
 }
 
+/// Returns the number of words of the graph that are shuffled at once, or more.
+fn at_once(points: u64) -> u64 {
+    let square = points * points;
+    square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64)
+}
+
 fn memory_after_input(points: usize, classes: u64, k: usize) -> u64 {
     let (n, k) = (points as u64, k as u64);
     let square = n * n;
-    let words = square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64);
+    let words = at_once(n);
     // The dense graph, permutations of all rows, and the shuffled words.
     let graph = 20 * square + 26 * words + (16 * k + 300 * classes) * n;
     let weights = 4 * square + (800 * k + 100 * classes) * n;

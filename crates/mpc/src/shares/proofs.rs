@@ -8,7 +8,10 @@
 //! 3. [`mod@prove`]: each party proves one inner product to the other two, in a few rounds, with messages of
 //!    kilobytes.
 
+mod carryless;
+pub mod cube;
 pub mod extension;
+pub mod galois;
 pub mod gates;
 pub mod hops;
 pub mod log;

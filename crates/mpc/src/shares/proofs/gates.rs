@@ -3,12 +3,14 @@
 //! Statements lie in *groups* of *columns*: statement number a m + w of `len` statements is in group a and
 //! column w, where m is `len` divided by the number of groups, rounded up. Its coin is sigma_a tau_w.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use super::super::bits::transpose;
 use super::super::primitives::LANES;
 use super::super::{Bits, Ring};
-use super::extension::{Extension, Galois, Gf64, Points, draw_bits, vectorized};
+use super::carryless;
+use super::cube;
+use super::extension::{Extension, Galois, Gf64, draw_bits, vectorized};
+use super::galois;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Factors of statements with one prover, as one party knows them: for each statement, the sum over all
@@ -82,20 +84,13 @@ impl Factor {
 }
 
 impl<R: Gates> Sum<R> {
-    /// Adds the sums M_ab of products of groups a and b over all columns.
-    pub fn add_matrix(&self, len: usize, matrix: &mut [R]) {
-        let columns = len.div_ceil(R::GROUPS);
-        for (at, sum) in matrix.iter_mut().enumerate() {
-            let (row, column) = (at / R::GROUPS, at % R::GROUPS);
-            match (&self.a, &self.b) {
-                (Factor::Coins(coins), Factor::Words(words)) => {
-                    R::add_sum(sum, group(coins, columns, row), group(words, columns, column));
-                }
-                (Factor::Words(words), Factor::Coins(coins)) => {
-                    R::add_sum(sum, group(coins, columns, column), group(words, columns, row));
-                }
-                _ => {}
+    /// Adds the values of the product of both factors.
+    pub fn add_values(&self, values: &mut [R]) {
+        match (&self.a, &self.b) {
+            (Factor::Coins(coins), Factor::Words(words)) | (Factor::Words(words), Factor::Coins(coins)) => {
+                R::add_coin_values(values, coins, words);
             }
+            _ => {}
         }
     }
 
@@ -116,16 +111,19 @@ impl<T> Terms<T> {
 
 /// Extension whose words are factors of gates.
 pub trait Gates: Extension {
+    /// Number of variables of the first step.
+    const VARIABLES: usize;
     /// Number of groups of the first step.
-    const GROUPS: usize;
+    const GROUPS: usize = 1 << Self::VARIABLES;
     /// Number of elements that one column becomes.
     const LANES: usize;
 
-    /// Returns the points of all steps.
-    fn tables() -> &'static Tables<Self>;
+    /// Adds the values ([`cube`]) of the sum over the columns w of tau_w times the product of two words.
+    /// `tau` has the bits of the coins.
+    fn add_values(values: &mut [Self], a: &[Self::Word], b: &[Self::Word], tau: &[u64]);
 
-    /// Adds tau_w a b for each column w to an element: `tau` has the bits of the coins.
-    fn add_products(sum: &mut Self, a: &[Self::Word], b: &[Self::Word], tau: &[u64]);
+    /// Adds the values of the sum of coin times word.
+    fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]);
 
     /// Returns the sum over all groups of weight times word, lane after lane of each column.
     fn folded(words: &[Self::Word], columns: usize, weights: &[Self]) -> Vec<Self>;
@@ -148,216 +146,217 @@ fn group<T>(words: &[T], columns: usize, group: usize) -> &[T] {
     &words[start..words.len().min(start + columns)]
 }
 
-impl Gates for Gf64 {
-    const GROUPS: usize = LANES;
-    const LANES: usize = LANES;
-
-    fn tables() -> &'static Tables<Self> {
-        static TABLES: LazyLock<Tables<Gf64>> = LazyLock::new(Tables::new);
-        &TABLES
+/// Adds up the values of the product of two vectors, for blocks of so many columns.
+fn in_blocks<A: Copy + Default, B: Copy + Default, S>(
+    values: &mut [S],
+    (groups, columns, block): (usize, usize, usize),
+    (a, minus_a): (&[A], fn(&mut [A], &[A], &[A])),
+    (b, minus_b): (&[B], fn(&mut [B], &[B], &[B])),
+    mut add: impl FnMut(std::ops::Range<usize>, &mut S, &[A], &[B]),
+) {
+    fn fill<T: Copy + Default>(to: &mut [T], from: &[T], columns: usize, range: &std::ops::Range<usize>) {
+        to.fill(T::default());
+        for (at, to) in to.chunks_mut(range.len()).enumerate() {
+            let group = group(from, columns, at);
+            let from = &group[group.len().min(range.start)..group.len().min(range.end)];
+            to[..from.len()].copy_from_slice(from);
+        }
     }
-
-    fn add_products(sum: &mut Self, a: &[Bits], b: &[Bits], tau: &[u64]) {
-        vectorized(
-            #[inline(always)]
-            || {
-                for ((a, b), &tau) in a.iter().zip(b).zip(tau) {
-                    *sum = sum.plus(Self(a.0 & b.0).times(Self(tau)));
-                }
-            },
-        )
-    }
-
-    fn folded(words: &[Bits], columns: usize, weights: &[Self]) -> Vec<Self> {
-        vectorized(
-            #[inline(always)]
-            || {
-                // For each eight groups, the sums of all subsets of their weights.
-                let tables: Vec<[u64; 256]> = weights
-                    .chunks(8)
-                    .map(|weights| {
-                        let mut table = [0; 256];
-                        for set in 1..256usize {
-                            let lowest = set.trailing_zeros() as usize;
-                            let weight = weights.get(lowest).map_or(0, |weight| weight.0);
-                            table[set] = table[set & (set - 1)] ^ weight;
-                        }
-                        table
-                    })
-                    .collect();
-                let mut out = Vec::with_capacity(columns * LANES);
-                for column in 0..columns {
-                    let mut block: [u64; LANES] = std::array::from_fn(|group| {
-                        words.get(group * columns + column).map_or(0, |word| word.0)
-                    });
-                    transpose(&mut block);
-                    let sum = |lane: u64| {
-                        let sets = lane.to_le_bytes();
-                        tables.iter().zip(sets).fold(0, |sum, (table, set)| sum ^ table[usize::from(set)])
-                    };
-                    out.extend(block.map(|lane| Self(sum(lane))));
-                }
-                out
-            },
-        )
-    }
-
-    fn times_coins(elements: &mut [Self], tau: &[u64]) {
-        vectorized(
-            #[inline(always)]
-            || {
-                for (lanes, &tau) in elements.chunks_mut(LANES).zip(tau) {
-                    let mut coin = Self(tau);
-                    for lane in lanes {
-                        *lane = lane.times(coin);
-                        coin = coin.times(Self(2));
-                    }
-                }
-            },
-        )
-    }
-
-    fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
-        vectorized(
-            #[inline(always)]
-            || {
-                for (&coin, &word) in coins.iter().zip(words) {
-                    *sum = sum.plus(Self(coin).times(Self(word)));
-                }
-            },
-        )
-    }
-
-    fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-        vectorized(
-            #[inline(always)]
-            || {
-                let mut out = vec![Self(0); columns];
-                for (at, weight) in weights.iter().enumerate() {
-                    for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
-                        *out = out.plus(weight.times(Self(coin)));
-                    }
-                }
-                out
-            },
-        )
-    }
-
-    fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-        vectorized(
-            #[inline(always)]
-            || Self::folded_coins(words, columns, weights),
-        )
+    let space = groups * block.min(columns);
+    let (mut of_a, mut spare_a) = (vec![A::default(); space], vec![A::default(); space]);
+    let (mut of_b, mut spare_b) = (vec![B::default(); space], vec![B::default(); space]);
+    for start in (0..columns).step_by(block) {
+        let range = start..columns.min(start + block);
+        let used = groups * range.len();
+        fill(&mut of_a[..used], a, columns, &range);
+        fill(&mut of_b[..used], b, columns, &range);
+        let a = cube::Groups { entries: &of_a[..used], spare: &mut spare_a, minus: minus_a };
+        let b = cube::Groups { entries: &of_b[..used], spare: &mut spare_b, minus: minus_b };
+        cube::add_values(values, a, b, &mut |sum, a, b| add(range.clone(), sum, a, b));
     }
 }
 
+/// Writes differences.
+macro_rules! differences {
+    ($($name:ident, $entry:ty, $difference:expr;)*) => {$(
+        fn $name(to: &mut [$entry], a: &[$entry], b: &[$entry]) {
+            vectorized(#[inline(always)] || {
+                for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+                    *to = $difference(a, b);
+                }
+            })
+        }
+    )*};
+}
+
+/// Coefficients of a difference of exceptional elements.
+#[derive(Clone, Copy)]
+struct Small([i8; LANES]);
+
+impl Default for Small {
+    fn default() -> Self {
+        Self([0; LANES])
+    }
+}
+
+differences! {
+    minus_bits, Bits, |a: &Bits, b: &Bits| a.sub(*b);
+    minus_fields, Gf64, |a: &Gf64, b: &Gf64| a.minus(*b);
+    minus_u16, u16, |a: &u16, b: &u16| a.wrapping_sub(*b);
+    minus_u64, u64, |a: &u64, b: &u64| a.wrapping_sub(*b);
+}
+
+fn minus_small(to: &mut [Small], a: &[Small], b: &[Small]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+                for lane in 0..LANES {
+                    to.0[lane] = a.0[lane].wrapping_sub(b.0[lane]);
+                }
+            }
+        },
+    )
+}
+
+impl Gates for Gf64 {
+    const VARIABLES: usize = 6;
+    const LANES: usize = LANES;
+
+    fn add_values(values: &mut [Self], a: &[Bits], b: &[Bits], tau: &[u64]) {
+        let add = |range, sum: &mut Self, a: &[Bits], b: &[Bits]| {
+            *sum = sum.plus(carryless::gates(a, b, &tau[range]));
+        };
+        in_blocks(values, (Self::GROUPS, tau.len(), 128), (a, minus_bits), (b, minus_bits), add);
+    }
+
+    fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]) {
+        let (coins, words) = (elements(coins), elements(words));
+        let add = |_, sum: &mut Self, a: &[Self], b: &[Self]| *sum = sum.plus(Self::inner(a, b));
+        let columns = coins.len().div_ceil(Self::GROUPS);
+        let sizes = (Self::GROUPS, columns, 128);
+        in_blocks(values, sizes, (&coins, minus_fields), (&words, minus_fields), add);
+    }
+
+    fn folded(words: &[Bits], columns: usize, weights: &[Self]) -> Vec<Self> {
+        carryless::lanes(words, columns, weights)
+    }
+
+    fn times_coins(elements: &mut [Self], tau: &[u64]) {
+        carryless::times_coins(elements, tau);
+    }
+
+    fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+        *sum = sum.plus(Self::inner(&elements(coins), &elements(words)));
+    }
+
+    fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+        let elements = elements(coins);
+        let groups: Vec<&[Self]> = (0..weights.len()).map(|at| group(&elements, columns, at)).collect();
+        Self::weighted(&groups, weights, columns)
+    }
+
+    fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+        Self::folded_coins(words, columns, weights)
+    }
+}
+
+fn elements(bits: &[u64]) -> Vec<Gf64> {
+    bits.iter().map(|&bits| Gf64(bits)).collect()
+}
+
+/// Adds the product of a word and the exceptional element with these bits.
+macro_rules! chosen {
+    ($word:ty, $sum:expr, $bits:expr, $product:expr) => {
+        let (bits, product): (u64, $word) = ($bits, $product);
+        // Shifts of the width of a word are vectors of as many words as there are sums.
+        for (part, sums) in $sum.0.chunks_mut(<$word>::BITS as usize).enumerate() {
+            let bits = (bits >> (part as u32 * <$word>::BITS)) as $word;
+            for (at, sum) in sums.iter_mut().enumerate() {
+                let mask = (0 as $word).wrapping_sub(bits >> at & 1);
+                *sum = sum.wrapping_add(product & mask);
+            }
+        }
+    };
+}
+
 macro_rules! integers {
-    ($($word:ty),*) => {$(
+    ($($word:ty, $minus:ident;)*) => {$(
         impl Gates for Galois<$word> {
-            const GROUPS: usize = 16;
+            const VARIABLES: usize = 5;
             const LANES: usize = 1;
 
-            fn tables() -> &'static Tables<Self> {
-                static TABLES: LazyLock<Tables<Galois<$word>>> = LazyLock::new(Tables::new);
-                &TABLES
+            fn add_values(values: &mut [Self], a: &[$word], b: &[$word], tau: &[u64]) {
+                let add = |range, sum: &mut Self, a: &[$word], b: &[$word]| {
+                    let tau: &[u64] = &tau[range];
+                    vectorized(#[inline(always)] || {
+                        for ((&a, &b), &tau) in a.iter().zip(b).zip(tau) {
+                            chosen!($word, sum, tau, a.wrapping_mul(b));
+                        }
+                    })
+                };
+                in_blocks(values, (Self::GROUPS, tau.len(), 64), (a, $minus), (b, $minus), add);
             }
 
-            fn add_products(sum: &mut Self, a: &[$word], b: &[$word], tau: &[u64]) {
-                vectorized(#[inline(always)] || {
-                    for ((&a, &b), &tau) in a.iter().zip(b).zip(tau) {
-                        let product = a.mul(b);
-                        for (at, sum) in sum.0.iter_mut().enumerate() {
-                            *sum = sum.add(product.mul((tau >> at & 1) as $word));
+            fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]) {
+                let columns = coins.len().div_ceil(Self::GROUPS);
+                let coins: Vec<Small> = coins
+                    .iter()
+                    .map(|coin| Small(std::array::from_fn(|at| (coin >> at & 1) as i8)))
+                    .collect();
+                let words: Vec<$word> = words.iter().map(|&word| word as $word).collect();
+                let add = |_, sum: &mut Self, coins: &[Small], words: &[$word]| {
+                    vectorized(#[inline(always)] || {
+                        for (coin, &word) in coins.iter().zip(words) {
+                            for (sum, &coefficient) in sum.0.iter_mut().zip(&coin.0) {
+                                *sum = sum.wrapping_add(word.wrapping_mul(coefficient as $word));
+                            }
                         }
-                    }
-                })
+                    })
+                };
+                in_blocks(values, (Self::GROUPS, columns, 16), (&coins, minus_small), (&words, $minus), add);
             }
 
             fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> {
                 vectorized(#[inline(always)] || {
-                    let mut out = vec![Self::zero(); columns];
-                    for (at, weight) in weights.iter().enumerate() {
-                        for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
-                            *out = out.plus(weight.scaled(word));
+                    let mut out = Vec::with_capacity(columns);
+                    for column in 0..columns {
+                        let mut sum = Self::zero();
+                        for (at, weight) in weights.iter().enumerate() {
+                            let word = words.get(at * columns + column).copied().unwrap_or_default();
+                            sum.add_scaled(weight, word);
                         }
+                        out.push(sum);
                     }
                     out
                 })
             }
 
             fn times_coins(elements: &mut [Self], tau: &[u64]) {
-                vectorized(#[inline(always)] || {
-                    elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
-                })
+                elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
             }
 
             fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
                 vectorized(#[inline(always)] || {
                     for (&coin, &word) in coins.iter().zip(words) {
-                        let word = word as $word;
-                        for (at, sum) in sum.0.iter_mut().enumerate() {
-                            *sum = sum.add(word.mul((coin >> at & 1) as $word));
-                        }
+                        chosen!($word, sum, coin, word as $word);
                     }
                 })
             }
 
             fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-                vectorized(#[inline(always)] || {
-                    let mut out = vec![Self::zero(); columns];
-                    for (at, weight) in weights.iter().enumerate() {
-                        for (out, &coin) in out.iter_mut().zip(group(coins, columns, at)) {
-                            *out = out.plus(weight.times(Self::exceptional(coin)));
-                        }
-                    }
-                    out
-                })
+                galois::coin_sums(coins, columns, weights)
             }
 
             fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-                vectorized(#[inline(always)] || {
-                    let mut out = vec![Self::zero(); columns];
-                    for (at, weight) in weights.iter().enumerate() {
-                        for (out, &word) in out.iter_mut().zip(group(words, columns, at)) {
-                            *out = out.plus(weight.scaled(word as $word));
-                        }
-                    }
-                    out
-                })
+                let words: Vec<$word> = words.iter().map(|&word| word as $word).collect();
+                Self::folded(&words, columns, weights)
             }
         }
     )*};
 }
 
-integers!(u16, u64);
-
-/// Number of groups of each step after the first.
-pub const FOLD: usize = 8;
-
-/// Points of the first step, of the last one and of those between: of each polynomial, and of the product.
-#[derive(Debug)]
-pub struct Tables<R> {
-    first: [Points<R>; 2],
-    middle: [Points<R>; 2],
-    last: [Points<R>; 2],
-}
-
-impl<R: Gates> Tables<R> {
-    fn new() -> Self {
-        let of = |count: usize| [Points::new(count), Points::new(2 * count - 1)];
-        Self { first: of(R::GROUPS), middle: of(FOLD), last: of(FOLD + 1) }
-    }
-
-    /// Returns the points of step `step` of `steps`.
-    #[must_use]
-    pub fn of(&self, step: usize, steps: usize) -> &[Points<R>; 2] {
-        match step {
-            0 => &self.first,
-            _ if step + 1 == steps => &self.last,
-            _ => &self.middle,
-        }
-    }
-}
+integers!(u16, minus_u16; u64, minus_u64;);
 
 /// Coins of the first step.
 pub struct Coins<R> {
@@ -388,37 +387,37 @@ impl<R: Gates> Coins<R> {
     pub fn claim(&self, all: &[Terms<R::Word>]) -> R {
         let mut claim = R::zero();
         for (terms, tau) in all.iter().zip(&self.tau) {
-            let ones = vec![one::<R>(); tau.len()];
+            let words: Vec<u64> = terms.word.iter().map(|word| word.bits()).collect();
             for (at, &sigma) in self.sigma.iter().enumerate() {
                 let mut sum = R::zero();
-                R::add_products(&mut sum, group(&terms.word, tau.len(), at), &ones, tau);
+                R::add_sum(&mut sum, tau, group(&words, tau.len(), at));
                 claim = claim.plus(sum.times(sigma));
             }
         }
         claim
     }
 
-    /// Returns the sums M_ab of tau_w times a product of groups a and b, over all columns, times sigma_a.
-    #[must_use]
-    pub fn matrix(&self, all: &[Terms<R::Word>]) -> Vec<R> {
-        let mut matrix = vec![R::zero(); R::GROUPS * R::GROUPS];
+    /// Adds the values of the sum of tau_w times a product of factors.
+    pub fn add_values(&self, all: &[Terms<R::Word>], values: &mut [R]) {
         for (terms, tau) in all.iter().zip(&self.tau) {
             for (a, b) in terms.a.iter().zip(&terms.b) {
-                for (at, sum) in matrix.iter_mut().enumerate() {
-                    let (row, column) = (at / R::GROUPS, at % R::GROUPS);
-                    R::add_products(sum, group(a, tau.len(), row), group(b, tau.len(), column), tau);
-                }
+                R::add_values(values, a, b, tau);
             }
         }
-        matrix.iter().enumerate().map(|(at, sum)| sum.times(self.sigma[at / R::GROUPS])).collect()
+    }
+
+    /// Returns what the values of the product of all statements add up to: sigma_a times that of group a.
+    #[must_use]
+    pub fn sum(&self, values: &[R]) -> R {
+        let values: Vec<R> = (0..R::GROUPS).map(|group| values[cube::corner(group, R::VARIABLES)]).collect();
+        R::inner(&self.sigma, &values)
     }
 
     /// Returns the first factors at a point with these weights of the groups.
     #[must_use]
     pub fn first(&self, all: &[Terms<R::Word>], weights: &[R]) -> Vec<R> {
-        let weights: Vec<R> = weights.iter().zip(&self.sigma).map(|(w, &sigma)| w.times(sigma)).collect();
         let vectors = all.iter().flat_map(|terms| terms.a.iter().map(|a| (terms.columns(R::GROUPS), a)));
-        vectors.flat_map(|(columns, a)| R::folded(a, columns, &weights)).collect()
+        vectors.flat_map(|(columns, a)| R::folded(a, columns, weights)).collect()
     }
 
     /// Returns the second factors at such a point, times the coins of the columns.
@@ -434,9 +433,4 @@ impl<R: Gates> Coins<R> {
         }
         out
     }
-}
-
-/// Returns the word that leaves every word as it is when it is multiplied.
-fn one<R: Gates>() -> R::Word {
-    R::Word::from_bits(if R::LANES == 1 { 1 } else { u64::MAX })
 }

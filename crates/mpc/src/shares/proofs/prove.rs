@@ -6,22 +6,22 @@
 //! Linear PCPs*, CRYPTO 2019, section 4; Boyle, Gilboa, Ishai & Nof, *Practical Fully Secure Three-Party
 //! Computation via Sublinear Distributed Zero-Knowledge Proofs*, CCS 2019).
 //!
-//! A step folds the vectors: their groups become the values of two polynomials at the points 0, 1, .., and
-//! P shares the product of the polynomials between L and U. The value at a random point is the claim of the
-//! next step. L and U draw coins and points from the key that they share, so P does not know them before U
-//! tells it.
+//! A step folds the vectors: their groups become the values of two polynomials ([`cube`]), and P shares the
+//! product of the polynomials between L and U. The value at a random point is the claim of the next step. L
+//! and U draw coins and points from the key that they share, so P does not know them before U tells it.
 //!
 //! - *P learns a coin only when it can no longer change what it proves.* U tells the first coins one round
 //!   after it has the last message of the batch: then L has it, too, because L has sent another round.
 //! - *L confirms each coin one round after U.* If they differ, P ends before it sends anything else. Thus
 //!   U cannot make P prove something else than L verifies, which would reveal a difference of the two.
-//! - *The last step has one more point*, random for each of the two vectors, so the values that L shows are
-//!   uniform.
+//! - *The last step has one more variable*, with a random value for each of the two vectors, so the values
+//!   that L shows are uniform.
 
 use super::super::round::Side;
 use super::super::{Context, Ring};
-use super::extension::{Extension, inner, vectorized};
-use super::gates::{Coins, FOLD, Gates, MakeSum, Sum, Terms};
+use super::cube;
+use super::extension::{Extension, vectorized};
+use super::gates::{Coins, Gates, MakeSum, Sum, Terms};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Vectors of elements of a linear statement, as one party knows them.
@@ -100,47 +100,96 @@ enum Place {
     Upper,
 }
 
-/// Number of values of the product of the polynomials in step `step` of `steps`.
-fn values<R: Gates>(step: usize, steps: usize) -> usize {
-    match step {
-        0 => 2 * R::GROUPS - 1,
-        _ if step + 1 == steps => 2 * FOLD + 1,
-        _ => 2 * FOLD - 1,
-    }
+/// Variables of each step after the first.
+const VARIABLES: usize = 3;
+/// Groups of each step after the first.
+pub const FOLD: usize = 1 << VARIABLES;
+
+/// Steps of a proof.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps {
+    /// Number of steps.
+    pub count: usize,
+    /// Variables of the first step.
+    first: usize,
+    /// Whether there are sums of products of a coin and a word.
+    sums: bool,
 }
 
-/// Returns the number of steps for vectors of this length after the first step.
-fn steps(mut elements: usize) -> usize {
-    let mut steps = 2;
-    while elements > FOLD {
-        elements = elements.div_ceil(FOLD);
-        steps += 1;
+impl Steps {
+    /// Returns the steps of three batches.
+    fn new<R: Gates>(batches: &[Batch<R>; 3]) -> Self {
+        let mut elements = batches.iter().map(Batch::elements).max().unwrap_or(0);
+        let mut count = 2;
+        while elements > FOLD {
+            elements = elements.div_ceil(FOLD);
+            count += 1;
+        }
+        Self { count, first: R::VARIABLES, sums: batches.iter().any(|batch| !batch.sums.is_empty()) }
     }
-    steps
+
+    fn last(self, step: usize) -> bool {
+        step + 1 == self.count
+    }
+
+    /// Returns the number of variables of a step.
+    fn variables(self, step: usize) -> usize {
+        if step == 0 { self.first } else { VARIABLES + usize::from(self.last(step)) }
+    }
+
+    /// Returns the number of products of a step. The sums have their own in the first one, because their
+    /// groups have no coins.
+    fn products(self, step: usize) -> usize {
+        1 + usize::from(step == 0 && self.sums)
+    }
+
+    /// Returns the number of values that the prover shares in a step.
+    fn values(self, step: usize) -> usize {
+        self.products(step) * cube::values(self.variables(step))
+    }
+
+    /// Returns the words of the coins of a step: a seed of four words, or the point of the step before it.
+    fn coins(self, step: usize) -> std::ops::Range<usize> {
+        let start = |step: usize| match step {
+            0 => 0,
+            _ => 4 + (0..step - 1).map(|step| self.variables(step)).sum::<usize>(),
+        };
+        start(step)..start(step + 1)
+    }
+
+    /// Returns what the values of a step add up to without coins: in the last step, those of the random
+    /// groups do not count.
+    fn sum<R: Extension>(self, step: usize, values: &[R]) -> R {
+        let groups = if step == 0 { 1 << self.first } else { FOLD };
+        let at = |group: usize| values[cube::corner(group, self.variables(step))];
+        (0..groups).map(at).fold(R::zero(), R::plus)
+    }
 }
 
 /// One party's state in the proof of one prover.
 struct Running<R: Gates> {
     place: Place,
-    steps: usize,
+    steps: Steps,
     batch: Batch<R>,
     coins: Option<Coins<R>>,
     sums: Vec<(usize, Sum<R>)>,
     a: Vec<R>,
     b: Vec<R>,
     claim: R,
+    /// Claims of the sums, in the first step.
+    of_sums: R,
     /// Claims of the linear statements: they are added after the first step.
     later: R,
     /// L's share of the product in this step, or U's.
     share: Vec<R>,
-    /// For L or U: its share of claim minus sum, for each step.
+    /// For L or U: its share of claim minus sum, for each product of each step.
     differences: Vec<R>,
-    /// Random point of each vector in the last step.
+    /// Random value of each vector in the last step.
     random: [R; 2],
 }
 
 impl<R: Gates> Running<R> {
-    fn new(place: Place, steps: usize, batch: Batch<R>, random: [R; 2]) -> Self {
+    fn new(place: Place, steps: Steps, batch: Batch<R>, random: [R; 2]) -> Self {
         let zero = R::zero();
         Self {
             place,
@@ -151,6 +200,7 @@ impl<R: Gates> Running<R> {
             a: Vec::new(),
             b: Vec::new(),
             claim: zero,
+            of_sums: zero,
             later: zero,
             share: Vec::new(),
             differences: Vec::new(),
@@ -171,111 +221,119 @@ impl<R: Gates> Running<R> {
         }
         for (len, make) in std::mem::take(&mut self.batch.sums) {
             let made = make(&mut stream);
-            self.claim = self.claim.plus(made.claim);
+            self.of_sums = self.of_sums.plus(made.claim);
             self.sums.push((len, made));
         }
         self.coins = Some(coins);
     }
 
-    /// Returns the vectors' groups of a step after the first, with the random points in the last one.
-    fn groups<'a>(&self, vector: &'a [R], random: &'a R, last: bool) -> (usize, Vec<&'a [R]>) {
-        let columns = if last { 1 } else { vector.len().div_ceil(FOLD).max(1) };
+    /// Returns the groups of a vector in a step after the first, with the random ones in the last step.
+    fn groups<'a>(&self, step: usize, vector: &'a [R], random: &'a R) -> (usize, Vec<&'a [R]>) {
+        let columns = if self.steps.last(step) { 1 } else { vector.len().div_ceil(FOLD).max(1) };
         let group = |at: usize| {
             let start = vector.len().min(at * columns);
             &vector[start..vector.len().min(start + columns)]
         };
         let mut groups: Vec<&[R]> = (0..FOLD).map(group).collect();
-        if last {
-            groups.push(std::slice::from_ref(random));
-        }
+        groups.resize(1 << self.steps.variables(step), std::slice::from_ref(random));
         (columns, groups)
     }
 
     /// Returns the values of the product of the polynomials at the prover.
     fn product(&self, step: usize) -> Vec<R> {
-        let [points, _] = R::tables().of(step, self.steps);
-        let (count, matrix) = match &self.coins {
-            Some(coins) if step == 0 => {
-                let mut matrix = coins.matrix(&self.batch.terms);
-                self.sums.iter().for_each(|(len, sum)| sum.add_matrix(*len, &mut matrix));
-                (R::GROUPS, matrix)
+        let mut values = vec![R::zero(); self.steps.values(step)];
+        let one = cube::values(self.steps.variables(step));
+        if let Some(coins) = self.coins.as_ref().filter(|_| step == 0) {
+            coins.add_values(&self.batch.terms, &mut values[..one]);
+            self.sums.iter().for_each(|(_, sum)| sum.add_values(&mut values[one..]));
+            return values;
+        }
+        let [a, b] = [(&self.a, &self.random[0]), (&self.b, &self.random[1])].map(|(vector, random)| {
+            let (columns, groups) = self.groups(step, vector, random);
+            let mut entries = Vec::with_capacity(columns * groups.len());
+            for (at, group) in groups.into_iter().enumerate() {
+                entries.extend(group);
+                entries.resize((at + 1) * columns, R::zero());
             }
-            _ => {
-                let last = step + 1 == self.steps;
-                let (_, a) = self.groups(&self.a, &self.random[0], last);
-                let (_, b) = self.groups(&self.b, &self.random[1], last);
-                let matrix = a.iter().flat_map(|a| b.iter().map(|b| inner(a, b))).collect();
-                (a.len(), matrix)
-            }
-        };
-        let at_point = |point: usize| {
-            if point < count {
-                return matrix[point * count + point];
-            }
-            let weights = points.weights(super::extension::point(point));
-            let rows = matrix.chunks(count).map(|row| inner(row, &weights));
-            rows.zip(&weights).fold(R::zero(), |sum, (row, &weight)| sum.plus(row.times(weight)))
-        };
-        (0..2 * count - 1).map(at_point).collect()
+            entries
+        });
+        let [mut spare_a, mut spare_b] = [a.len(), b.len()].map(|len| vec![R::zero(); len]);
+        cube::add_values(
+            &mut values,
+            cube::Groups { entries: &a, spare: &mut spare_a, minus },
+            cube::Groups { entries: &b, spare: &mut spare_b, minus },
+            &mut |sum, a, b| *sum = sum.plus(R::inner(a, b)),
+        );
+        values
     }
 
     /// Takes a verifier's share of the product.
     fn shared(&mut self, step: usize, share: &[R]) {
-        // The random points of the last step do not count.
-        let counted = if step == 0 { R::GROUPS } else { FOLD };
-        let sum = share[..counted].iter().fold(R::zero(), |sum, &value| sum.plus(value));
+        let (values, of_sums) = share.split_at(cube::values(self.steps.variables(step)));
+        let sum = match &self.coins {
+            Some(coins) if step == 0 => coins.sum(values),
+            _ => self.steps.sum(step, values),
+        };
         self.differences.push(self.claim.minus(sum));
+        if !of_sums.is_empty() {
+            self.differences.push(self.of_sums.minus(self.steps.sum(step, of_sums)));
+        }
         self.share = share.to_vec();
     }
 
     /// Goes on to the claim at a point, and to the vectors there.
-    fn fold(&mut self, step: usize, challenge: R) {
-        let [points, all] = R::tables().of(step, self.steps);
-        self.claim = inner(&all.weights(challenge), &self.share);
-        if step == 0 {
-            // The prover knows the coins before it shares this step's product. Without this factor, whose
-            // degree is above that of the product, a constant in the product would make up for a false
-            // linear statement.
-            let factor = power(challenge, 2 * R::GROUPS - 1);
-            self.claim = self.claim.plus(self.later.times(factor));
-            self.a.iter_mut().for_each(|x| *x = x.times(factor));
-        }
-        let weights = points.weights(challenge);
-        if let Some(coins) = self.coins.take_if(|_| step == 0) {
-            for (len, sum) in std::mem::take(&mut self.sums) {
-                sum.append_folded(len, &weights, &mut self.a, &mut self.b);
-            }
-            if self.place != Place::Upper {
-                let mut folded = coins.first(&self.batch.terms, &weights);
-                folded.append(&mut self.a);
-                self.a = folded;
-            }
-            if self.place != Place::Lower {
-                let mut folded = coins.second(&self.batch.terms, &weights);
-                folded.append(&mut self.b);
-                self.b = folded;
-            }
-            self.batch.terms.clear();
+    fn fold(&mut self, step: usize, point: &[u64]) {
+        let point: Vec<R> = point.iter().map(|&word| R::exceptional(word)).collect();
+        let (values, of_sums) = self.share.split_at(cube::values(point.len()));
+        self.claim = cube::value_at(values, &point);
+        let weights = cube::weights(&point);
+        let Some(coins) = self.coins.take_if(|_| step == 0) else {
+            let [a, b] = [(&self.a, &self.random[0]), (&self.b, &self.random[1])].map(|(vector, random)| {
+                let (columns, groups) = self.groups(step, vector, random);
+                R::weighted(&groups, &weights, columns)
+            });
+            (self.a, self.b) = (a, b);
             return;
-        }
-        let last = step + 1 == self.steps;
-        let folded = |vector: &[R], random: &R| -> Vec<R> {
-            let (columns, groups) = self.groups(vector, random, last);
-            let sum = |column: usize| {
-                let values = groups
-                    .iter()
-                    .zip(&weights)
-                    .filter_map(|(group, &weight)| group.get(column).map(|value| value.times(weight)));
-                values.fold(R::zero(), R::plus)
-            };
-            vectorized(
-                #[inline(always)]
-                || (0..columns).map(sum).collect(),
-            )
         };
-        let (a, b) = (folded(&self.a, &self.random[0]), folded(&self.b, &self.random[1]));
-        (self.a, self.b) = (a, b);
+        // The prover knows the coins before it shares the products. The values of sums and of linear
+        // statements count times the cube of a coordinate each, and no product has this degree: so a change
+        // of one kind does not make up for a false statement of another kind.
+        let [for_linear, for_sums] = [point[0], point[1]].map(|x| power(x, 3));
+        self.claim = self.claim.plus(self.later.times(for_linear));
+        self.a = R::weighted(&[&self.a], &[for_linear], self.a.len());
+        if !of_sums.is_empty() {
+            self.claim = self.claim.plus(cube::value_at(of_sums, &point).times(for_sums));
+        }
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        for (len, sum) in std::mem::take(&mut self.sums) {
+            sum.append_folded(len, &weights, &mut a, &mut b);
+        }
+        self.a.extend(R::weighted(&[&a], &[for_sums], a.len()));
+        self.b.append(&mut b);
+        if self.place != Place::Upper {
+            let mut folded = coins.first(&self.batch.terms, &weights);
+            folded.append(&mut self.a);
+            self.a = folded;
+        }
+        if self.place != Place::Lower {
+            let mut folded = coins.second(&self.batch.terms, &weights);
+            folded.append(&mut self.b);
+            self.b = folded;
+        }
+        self.batch.terms.clear();
     }
+}
+
+/// Writes differences.
+fn minus<R: Extension>(to: &mut [R], a: &[R], b: &[R]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+                *to = a.minus(*b);
+            }
+        },
+    )
 }
 
 /// End of a proof that fails, as one party sees it.
@@ -319,21 +377,18 @@ fn receive<R: Extension>(context: &Context, from: Side, len: usize) -> Vec<R> {
 /// # Errors
 /// If a proof fails.
 pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> Result<(), Refused> {
-    let most = batches.iter().map(Batch::elements).max().unwrap_or(0);
-    let steps = steps(most);
-    let all: usize = (0..steps).map(|step| values::<R>(step, steps)).sum();
+    let steps = Steps::new(&batches);
+    let all: usize = (0..steps.count).map(|step| steps.values(step)).sum();
+    let words = steps.coins(steps.count).end;
     // Key i is shared by the prover and L, key i + 1 by the prover and U, key i + 2 by L and U.
     let coins = context.step();
     let [confirmed, told] = [Side::Before, Side::After].map(|side| {
-        let mut words = coins.draw::<u64>(side, 4 + 2 * steps);
-        // A point of a step is no challenge. Both words are points with a probability below 2^-80.
-        let challenges: Vec<u64> = words
-            .split_off(4)
-            .chunks(2)
-            .map(|pair| if is_point::<R>(pair[0]) { pair[1] } else { pair[0] })
-            .collect();
-        words.extend(challenges);
-        words
+        let mut drawn = coins.draw::<u64>(side, 4 + 2 * (words - 4));
+        // A coordinate of a point is not 0. Both words are 0 with a probability below 2^-97.
+        let point = drawn.split_off(4);
+        let nonzero = |pair: &[u64]| if pair[0] & R::MASK == 0 { pair[1] } else { pair[0] };
+        drawn.extend(point.chunks(2).map(nonzero));
+        drawn
     });
     let masks = context.step();
     let [own, lower] = [Side::Before, Side::After].map(|side| {
@@ -352,9 +407,8 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
     // Each party has the last messages of the batch when the next round is over.
     context.round().await;
     let mut start = 0;
-    for step in 0..steps {
-        // The coins of the first step are a seed, the others one word.
-        let range = if step == 0 { 0..4 } else { 3 + step..4 + step };
+    for step in 0..steps.count {
+        let range = steps.coins(step);
         context.send(Side::Before, &told[range.clone()]);
         context.round().await;
         let coin: Vec<u64> = context.receive(Side::After, range.len());
@@ -363,12 +417,12 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
             lower_of.begin(&seed(&confirmed[..4]));
             upper_of.begin(&seed(&told[..4]));
         } else {
-            prover.fold(step - 1, R::exceptional(coin[0]));
+            prover.fold(step - 1, &coin);
         }
-        let count = values::<R>(step, steps);
+        let count = steps.values(step);
         let product = prover.product(step);
         #[cfg(test)]
-        let product = cheat.change((step, steps), if step == 0 { 0 } else { coin[0] }, product);
+        let product = cheat.change(step, &coin, product);
         let share: Vec<R> =
             product.iter().zip(&own[start..]).map(|(value, &mask)| value.minus(mask)).collect();
         // The prover follows what L must show.
@@ -383,9 +437,9 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
             return Err(Refused::Coins);
         }
         lower_of.shared(step, &lower[start..start + count]);
-        lower_of.fold(step, R::exceptional(confirmed[4 + step]));
+        lower_of.fold(step, &confirmed[steps.coins(step + 1)]);
         upper_of.shared(step, &share);
-        upper_of.fold(step, R::exceptional(told[4 + step]));
+        upper_of.fold(step, &told[steps.coins(step + 1)]);
         start += count;
     }
     // A prover that has found two coins has ended by now.
@@ -393,11 +447,12 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
     let last = lower_of.shown();
     send(context, Side::Before, &last);
     send(context, Side::After, &last);
-    context.send(Side::After, &confirmed[3 + steps..]);
+    let point = steps.coins(steps.count);
+    context.send(Side::After, &confirmed[point.clone()]);
     context.round().await;
-    let of_mine: Vec<R> = receive(context, Side::Before, 2 + steps);
-    let challenge = context.receive::<u64>(Side::Before, 1)[0];
-    let of_before: Vec<R> = receive(context, Side::After, 2 + steps);
+    let of_mine: Vec<R> = receive(context, Side::Before, last.len());
+    let challenge: Vec<u64> = context.receive(Side::Before, point.len());
+    let of_before: Vec<R> = receive(context, Side::After, last.len());
     let right = upper_of.accepts(&of_before);
     for side in [Side::Before, Side::After] {
         context.wire().send_bytes(side, &[u8::from(right)]);
@@ -408,17 +463,9 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
     if right && told && mine {
         return Ok(());
     }
-    prover.fold(steps - 1, R::exceptional(challenge));
+    prover.fold(steps.count - 1, &challenge);
     let shown = of_mine == prover.shown();
     Err(Refused::Proof { by_me: !right, by_before: !told, mine: !mine, shown })
-}
-
-/// Returns whether a word names one of the points of a step. The values there would be shown in the last
-/// step.
-fn is_point<R: Gates>(word: u64) -> bool {
-    // The last step has 2 FOLD + 1 points.
-    const { assert!(FOLD <= R::GROUPS) };
-    word & R::MASK < 2 * R::GROUPS as u64 + 2
 }
 
 fn seed(words: &[u64]) -> [u8; 32] {

@@ -6,7 +6,8 @@ use super::super::bits::{planes, words};
 use super::super::primitives::LANES;
 use super::super::round::Side;
 use super::super::{Bits, Context, Ring, Shared, Xor};
-use super::extension::{Extension, challenge, inner};
+use super::extension::{Extension, challenge};
+use super::galois::{Galois, combined, scaled_sum};
 use super::gates::Terms;
 use super::log::{Log, Proved, Prover};
 use super::prove::{Make, Vectors};
@@ -338,15 +339,6 @@ fn known<T: Ring>(result: &Shared<T>, masks: Masks<T>) -> [(Prover, Known<T>); 3
     ]
 }
 
-/// Returns the sum of coin times row, for rows of `width` words.
-fn combined<R: Extension>(coins: &[R], rows: &[R::Word], width: usize) -> Vec<R> {
-    let mut sum = vec![R::zero(); width];
-    for (row, &coin) in rows.chunks(width.max(1)).zip(coins) {
-        sum.iter_mut().zip(row).for_each(|(sum, &word)| *sum = sum.plus(coin.scaled(word)));
-    }
-    sum
-}
-
 /// Returns `count` coins.
 fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
     (0..count).map(|_| challenge(stream)).collect()
@@ -365,7 +357,7 @@ pub fn distances(
     (result, masks): (&Shared<u16>, Masks<u16>),
     place: fn(usize, usize) -> usize,
 ) {
-    type R = super::extension::Galois<u16>;
+    type R = Galois<u16>;
     let (rows, width) = (codes.len() / bits, LANES * bits);
     let blocks = rows / LANES;
     for (prover, known) in known(result, masks) {
@@ -388,8 +380,7 @@ pub fn distances(
                 let mut total = R::zero();
                 for (j, alpha) in alpha.iter().enumerate().filter(|_| !words.is_empty()) {
                     let until = (j / LANES + 1) * LANES;
-                    let row =
-                        (0..until).fold(R::zero(), |sum, i| sum.plus(beta[i].scaled(words[place(j, i)])));
+                    let row = scaled_sum(&beta, (0..until).map(|i| words[place(j, i)]));
                     total = total.plus(row.times(*alpha));
                 }
                 total
@@ -399,7 +390,7 @@ pub fn distances(
                 Vectors { claim: total(&known.lower).plus(total(&known.upper)), ..Vectors::default() };
             if prover != Prover::Before {
                 let [inside, up_to] = sums(if prover == Prover::Me { &codes.own } else { &codes.next });
-                let local = inside.iter().zip(&up_to).map(|(a, b)| inner(a, b)).fold(R::zero(), R::plus);
+                let local = inside.iter().zip(&up_to).map(|(a, b)| R::inner(a, b)).fold(R::zero(), R::plus);
                 vectors.claim = vectors.claim.minus(local);
                 vectors.a = flat(&inside, &up_to);
             }
@@ -436,12 +427,9 @@ pub fn graph(
     log: &Log,
     (points, columns): (usize, usize),
     steps: Vec<Step>,
-    rows: impl Fn(&[super::extension::Galois<u64>], Side) -> Vec<super::extension::Galois<u64>>
-    + Clone
-    + Send
-    + 'static,
+    rows: impl Fn(&[Galois<u64>], Side) -> Vec<Galois<u64>> + Clone + Send + 'static,
 ) {
-    type R = super::extension::Galois<u64>;
+    type R = Galois<u64>;
     let (mut factors, mut parts) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
     for step in steps {
         factors.push(step.factor);
@@ -460,10 +448,7 @@ pub fn graph(
                 for (factor, beta) in factors.iter().zip(&beta) {
                     let words = share(factor).chunks(columns);
                     for (sum, words) in sums.iter_mut().zip(words) {
-                        *sum = words
-                            .iter()
-                            .zip(beta)
-                            .fold(*sum, |sum, (&word, beta)| sum.plus(beta.scaled(word)));
+                        *sum = sum.plus(scaled_sum(beta, words.iter().copied()));
                     }
                 }
                 sums
@@ -472,8 +457,7 @@ pub fn graph(
             for (known, beta) in parts.iter().zip(&beta) {
                 for words in [&known.lower, &known.upper] {
                     for (words, alpha) in words.chunks(columns).zip(&alpha) {
-                        let row = words.iter().zip(beta);
-                        let row = row.fold(R::zero(), |sum, (&word, beta)| sum.plus(beta.scaled(word)));
+                        let row = scaled_sum(beta, words.iter().copied());
                         claim = claim.plus(row.times(*alpha));
                     }
                 }
@@ -486,7 +470,7 @@ pub fn graph(
                     (Side::After, |x| &x.next)
                 };
                 let (rows, sums) = (rows(&alpha, side), by_point(share));
-                vectors.claim = vectors.claim.minus(inner(&rows, &sums));
+                vectors.claim = vectors.claim.minus(R::inner(&rows, &sums));
                 vectors.a = [rows, sums].concat();
             }
             if prover != Prover::After {

@@ -15,10 +15,11 @@ use super::super::round::Part;
 use super::super::shuffle::{shuffle, unshuffle};
 use super::super::truncate::truncate;
 use super::super::{Bits, Context, Ring, Shared, Stage, Xor};
-use super::extension::{Extension, Galois, Gf64, inner};
-use super::gates::{FOLD, Gates};
+use super::cube;
+use super::extension::{Extension, Galois, Gf64, draw_bits};
+use super::gates::{Coins, Factor, Gates, MakeSum, Sum, Terms};
 use super::log::{Alongside, Log};
-use super::prove::{Batch, Refused, Vectors, power, prove};
+use super::prove::{Batch, FOLD, Refused, Vectors, power, prove};
 use super::statements::{self, Step};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -319,32 +320,103 @@ pub(super) struct CheatingProver<R> {
     /// Sum of the claims of its linear statements. It changes a value of each step so that the sum of the
     /// values is the claim.
     claim: Option<R>,
+    /// Error of the first product. It moves what makes up for it from the values of the coin sums to those
+    /// of the products.
+    moved: Option<u64>,
     shared: Vec<R>,
 }
 
 impl<R> Default for CheatingProver<R> {
     fn default() -> Self {
-        Self { constant: None, claim: None, shared: Vec::new() }
+        Self { constant: None, claim: None, moved: None, shared: Vec::new() }
     }
 }
 
 impl<R: Gates> CheatingProver<R> {
-    pub(super) fn change(&mut self, (step, steps): (usize, usize), coin: u64, mut product: Vec<R>) -> Vec<R> {
+    pub(super) fn change(&mut self, step: usize, coin: &[u64], mut product: Vec<R>) -> Vec<R> {
         if let Some(constant) = self.constant.filter(|_| step == 0) {
             product.iter_mut().for_each(|value| *value = value.plus(constant));
         }
         if let Some(later) = self.claim.filter(|_| step > 0) {
-            let challenge = R::exceptional(coin);
-            let mut claim = inner(&R::tables().of(step - 1, steps)[1].weights(challenge), &self.shared);
+            let point: Vec<R> = coin.iter().map(|&word| R::exceptional(word)).collect();
+            let mut claim = cube::value_at(&self.shared, &point);
             if step == 1 {
-                claim = claim.plus(later.times(power(challenge, 2 * R::GROUPS - 1)));
+                claim = claim.plus(later.times(power(point[0], 3)));
             }
-            let sum = product[..FOLD].iter().fold(R::zero(), |sum, &value| sum.plus(value));
-            product[0] = product[0].plus(claim.minus(sum));
+            // The first value counts, and no other one depends on it.
+            let variables = product.len().ilog(3) as usize;
+            let values = (0..FOLD).map(|group| product[cube::corner(group, variables)]);
+            product[0] = product[0].plus(claim.minus(values.fold(R::zero(), R::plus)));
+        }
+        if let Some(error) = self.moved.filter(|_| step == 0) {
+            let mut seed = Vec::new();
+            u64::write_all(coin, &mut seed);
+            let coins = Coins::<R>::draw(&mut Stream::new(&seed, "proof", b""), std::iter::once(1));
+            let of_sums = product.len() / 2;
+            let sigma = |group: usize| {
+                let mut values = vec![R::zero(); of_sums];
+                values[cube::corner(group, R::VARIABLES)] = R::exceptional(1);
+                coins.sum(&values)
+            };
+            let word = vec![R::Word::from_bits(error)];
+            let missing = coins.claim(&[Terms { len: 1, products: 1, word, ..Terms::default() }]);
+            let moved = missing.times(sigma(0).minus(sigma(1)).inverse());
+            for (group, moved) in [(0, moved), (1, R::zero().minus(moved))] {
+                let at = cube::corner(group, R::VARIABLES);
+                product[at] = product[at].plus(moved);
+                product[of_sums + at] = product[of_sums + at].minus(moved);
+            }
         }
         self.shared = product.clone();
         product
     }
+}
+
+/// Proves 1 x 1 = 1 + `error` for a product of words at party 0, which cheats, beside a right coin sum.
+fn proves_beside_a_sum<R: Gates>(error: u64, cheat: CheatingProver<R>) -> [Result<(), Refused>; 3] {
+    let run = in_memory(7, |mut context: Context| {
+        let party = context.role();
+        let batch = |prover: usize| {
+            let place = (party + 3 - prover) % 3;
+            let one = || vec![Arc::new(vec![R::Word::from_bits(1)])];
+            let error = if prover == 0 { error } else { 0 };
+            let word = R::Word::from_bits(1).add(R::Word::from_bits(error));
+            let terms = Terms {
+                len: 1,
+                products: 1,
+                a: if place == 1 { vec![] } else { one() },
+                b: if place == 2 { vec![] } else { one() },
+                word: vec![if place == 1 { R::Word::default() } else { word }],
+            };
+            // The party after the prover knows the word, the party before it the sum.
+            let make: MakeSum<R> = Box::new(move |stream| {
+                let coin = draw_bits(stream) & R::MASK;
+                let a = if place == 1 { Factor::None } else { Factor::Coins(vec![coin]) };
+                let b = if place == 2 { Factor::None } else { Factor::Words(vec![1]) };
+                Sum { a, b, claim: if place == 1 { R::zero() } else { R::exceptional(coin) } }
+            });
+            let cheat = if (prover, place) == (0, 0) { cheat.clone() } else { CheatingProver::default() };
+            Batch { terms: vec![terms], sums: vec![(1, make)], cheat, ..Batch::default() }
+        };
+        let batches = [party, (party + 1) % 3, (party + 2) % 3].map(batch);
+        Box::pin(async move { prove::<R>(&mut context, batches).await })
+    });
+    run.results
+}
+
+#[test]
+fn no_change_of_the_coin_sums_makes_up_for_a_false_product() {
+    fn tries<R: Gates>(error: u64) {
+        let honest = CheatingProver::<R>::default();
+        assert_eq!(proves_beside_a_sum(0, honest.clone()), [Ok(()); 3]);
+        let refused = refused(0).map(|result| result.map(|_| ()));
+        assert_eq!(proves_beside_a_sum(error, honest.clone()), refused);
+        let moved = CheatingProver { moved: Some(error), ..honest };
+        assert_eq!(proves_beside_a_sum(error, moved), refused);
+    }
+    tries::<Gf64>(1);
+    tries::<Galois<u16>>(1 << 12);
+    tries::<Galois<u64>>(1 << 63);
 }
 
 /// Proves 1 x 1 = 1 + `error` at party 0, which cheats, and that 1 x 1 = 1 at the others.

@@ -1,0 +1,260 @@
+//! Galois rings of degree 49 over the integers mod 2^16 and 2^64: Z\[x\] / (x^49 + x^9 + 1).
+//!
+//! Loops have fixed lengths and no reads of what was written just before, so that the compiler uses vector
+//! instructions. They are `for` loops, because it does not inline closures of iterators everywhere.
+
+use flyswarm_sealed_sum::crypto::stream::Stream;
+use pulp::Arch;
+
+use super::super::Ring;
+use super::extension::{Extension, vectorized};
+use crate::lanes::{Lanes, Word, Work};
+
+/// Degree of the rings.
+pub const DEGREE: usize = 49;
+/// Middle exponent of the modulus x^49 + x^9 + 1.
+const MIDDLE: usize = 9;
+/// Coefficients of a product, in whole blocks.
+const PRODUCT: usize = 128;
+
+/// Element of a Galois ring: its coefficients, lowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Galois<W>(pub [W; DEGREE]);
+
+/// Words of such rings.
+#[allow(private_bounds)]
+pub trait Coefficient: Ring + Word {}
+
+impl Coefficient for u16 {}
+impl Coefficient for u64 {}
+
+/// Sum of products of elements, not reduced.
+struct Products<W>([W; PRODUCT]);
+
+impl<W: Ring> Products<W> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self([W::default(); PRODUCT])
+    }
+
+    /// Returns the remainder: x^49 = -x^9 - 1.
+    #[inline(always)]
+    fn reduced(mut self) -> Galois<W> {
+        // Coefficients 40 and more of the high part reach the high part again.
+        for (from, to) in [(2 * DEGREE - MIDDLE, 2 * DEGREE - 1), (DEGREE, 2 * DEGREE - MIDDLE)] {
+            let mut high = [W::default(); DEGREE];
+            high[..to - from].copy_from_slice(&self.0[from..to]);
+            for lane in 0..to - from {
+                let low = from - DEGREE + lane;
+                self.0[low] = self.0[low].sub(high[lane]);
+            }
+            for lane in 0..to - from {
+                let low = from - DEGREE + MIDDLE + lane;
+                self.0[low] = self.0[low].sub(high[lane]);
+            }
+        }
+        let mut low = [W::default(); DEGREE];
+        low.copy_from_slice(&self.0[..DEGREE]);
+        Galois(low)
+    }
+}
+
+impl<W: Ring> Galois<W> {
+    /// Adds the product with a word.
+    #[inline(always)]
+    pub fn add_scaled(&mut self, other: &Self, word: W) {
+        for at in 0..DEGREE {
+            self.0[at] = self.0[at].add(other.0[at].mul(word));
+        }
+    }
+}
+
+impl<W: Coefficient> Extension for Galois<W> {
+    type Word = W;
+    const BYTES: usize = DEGREE * W::BYTES;
+    const MASK: u64 = (1 << DEGREE) - 1;
+
+    #[inline(always)]
+    fn zero() -> Self {
+        Self([W::default(); DEGREE])
+    }
+    #[inline(always)]
+    fn exceptional(bits: u64) -> Self {
+        Self(std::array::from_fn(|at| W::from_bits(bits >> at & 1)))
+    }
+    #[inline(always)]
+    fn embed(word: W) -> Self {
+        let mut element = Self::zero();
+        element.0[0] = word;
+        element
+    }
+    #[inline(always)]
+    fn plus(mut self, other: Self) -> Self {
+        for at in 0..DEGREE {
+            self.0[at] = self.0[at].add(other.0[at]);
+        }
+        self
+    }
+    #[inline(always)]
+    fn minus(mut self, other: Self) -> Self {
+        for at in 0..DEGREE {
+            self.0[at] = self.0[at].sub(other.0[at]);
+        }
+        self
+    }
+    fn times(self, other: Self) -> Self {
+        Self::inner(&[self], &[other])
+    }
+    fn inner(a: &[Self], b: &[Self]) -> Self {
+        let mut out = Self::zero();
+        W::with(Arch::new(), Inner { a, b, out: &mut out });
+        out
+    }
+    fn weighted(vectors: &[&[Self]], weights: &[Self], len: usize) -> Vec<Self> {
+        let mut out = vec![Self::zero(); len];
+        W::with(Arch::new(), Weighted { vectors, weights, out: &mut out });
+        out
+    }
+    fn inverse(self) -> Self {
+        // Mod 2 by Fermat: the power 2^49 - 2. Then each step of Newton doubles the number of right bits.
+        let odd = |x: Self| Self(x.0.map(|x| W::from_bits(x.bits() & 1)));
+        let (mut power, mut inverse) = (odd(self), Self::embed(W::from_bits(1)));
+        for _ in 1..DEGREE {
+            power = odd(power.times(power));
+            inverse = odd(inverse.times(power));
+        }
+        let two = Self::embed(W::from_bits(2));
+        for _ in 0..6 {
+            inverse = inverse.times(two.minus(self.times(inverse)));
+        }
+        inverse
+    }
+    fn draw(stream: &mut Stream) -> Self {
+        let mut bytes = [0; 8 * DEGREE];
+        let bytes = &mut bytes[..Self::BYTES];
+        stream.fill(bytes);
+        Self::read(bytes)
+    }
+    fn write(self, out: &mut Vec<u8>) {
+        W::write_all(&self.0, out);
+    }
+    fn read(bytes: &[u8]) -> Self {
+        let mut words = bytes.chunks_exact(W::BYTES).map(W::read);
+        Self(std::array::from_fn(|_| words.next().unwrap_or_default()))
+    }
+}
+
+/// Inner product of two vectors.
+struct Inner<'a, W> {
+    a: &'a [Galois<W>],
+    b: &'a [Galois<W>],
+    out: &'a mut Galois<W>,
+}
+
+impl<W: Coefficient> Work<W> for Inner<'_, W> {
+    #[inline(always)]
+    fn with<L: Lanes<W>>(self, lanes: L) {
+        let pairs = self.a.iter().zip(self.b).map(|(a, b)| [&a.0, &b.0]);
+        *self.out = Products(lanes.convolved(pairs)).reduced();
+    }
+}
+
+/// Sum of weight times vector. Missing elements are zeros.
+struct Weighted<'a, W> {
+    vectors: &'a [&'a [Galois<W>]],
+    weights: &'a [Galois<W>],
+    out: &'a mut [Galois<W>],
+}
+
+impl<W: Coefficient> Work<W> for Weighted<'_, W> {
+    #[inline(always)]
+    fn with<L: Lanes<W>>(self, lanes: L) {
+        for (at, out) in self.out.iter_mut().enumerate() {
+            let pairs = self.vectors.iter().zip(self.weights);
+            let pairs = pairs.filter_map(|(vector, weight)| Some([&vector.get(at)?.0, &weight.0]));
+            *out = Products(lanes.convolved(pairs)).reduced();
+        }
+    }
+}
+
+/// Returns the sum of element times row, for rows of `width` words.
+#[must_use]
+pub fn combined<W: Coefficient>(elements: &[Galois<W>], rows: &[W], width: usize) -> Vec<Galois<W>> {
+    // So many sums stay in the cache of the first level.
+    const COLUMNS: usize = 32;
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut sums = vec![Galois::zero(); width];
+            for (block, sums) in sums.chunks_mut(COLUMNS).enumerate() {
+                for (row, element) in rows.chunks_exact(width.max(1)).zip(elements) {
+                    let words = &row[block * COLUMNS..];
+                    for (sum, &word) in sums.iter_mut().zip(words) {
+                        sum.add_scaled(element, word);
+                    }
+                }
+            }
+            sums
+        },
+    )
+}
+
+/// Returns the sum of element times word.
+#[must_use]
+pub fn scaled_sum<W: Coefficient>(elements: &[Galois<W>], words: impl Iterator<Item = W>) -> Galois<W> {
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut sum = Galois::zero();
+            for (element, word) in elements.iter().zip(words) {
+                sum.add_scaled(element, word);
+            }
+            sum
+        },
+    )
+}
+
+/// Returns the sum of weight times coin over all groups, for each column. The coins are the bits of
+/// exceptional elements.
+#[must_use]
+pub fn coin_sums<W: Coefficient>(coins: &[u64], columns: usize, weights: &[Galois<W>]) -> Vec<Galois<W>> {
+    // Coefficients of the product of an element and four bits, in whole vectors.
+    const WIDE: usize = 56;
+    vectorized(
+        #[inline(always)]
+        || {
+            let mut tables = vec![[[W::default(); WIDE]; 16]; weights.len()];
+            for (table, weight) in tables.iter_mut().zip(weights) {
+                for bits in 1..16usize {
+                    let lowest = bits.trailing_zeros() as usize;
+                    let mut sum = table[bits & (bits - 1)];
+                    for at in 0..DEGREE {
+                        sum[at + lowest] = sum[at + lowest].add(weight.0[at]);
+                    }
+                    table[bits] = sum;
+                }
+            }
+            let mut out = Vec::with_capacity(columns);
+            for column in 0..columns {
+                let mut product = Products::<W>::new();
+                for shift in (0..DEGREE).step_by(4) {
+                    let mut sum = [W::default(); WIDE];
+                    for (group, table) in tables.iter().enumerate() {
+                        let coin = coins.get(group * columns + column).copied().unwrap_or_default();
+                        // An exceptional element has no more bits.
+                        let coin = coin & (1 << DEGREE) - 1;
+                        let entry = &table[(coin >> shift & 15) as usize];
+                        for lane in 0..WIDE {
+                            sum[lane] = sum[lane].add(entry[lane]);
+                        }
+                    }
+                    for lane in 0..WIDE {
+                        product.0[shift + lane] = product.0[shift + lane].add(sum[lane]);
+                    }
+                }
+                out.push(product.reduced());
+            }
+            out
+        },
+    )
+}
