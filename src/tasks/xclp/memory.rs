@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn shares_of_distances_take_more_only_where_there_are_few_points() {
-        let spec = |hamming| XclpSpec { hamming, ..XclpSpec::default() };
+        let spec = |hamming| XclpSpec { hamming, cheaters: Cheaters::Trusted, ..XclpSpec::default() };
         let [codes, ot, phe] = Hamming::ALL.map(|hamming| move |n| party_bytes(n, 10, &spec(hamming)));
         assert_eq!([codes(2_500), ot(2_500)], [codes(2_500), phe(2_500)]);
         assert_eq!(codes(2_500), ot(2_500), "the graph takes most");
