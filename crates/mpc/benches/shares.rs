@@ -203,8 +203,8 @@ impl Case {
     }
 }
 
-/// Measures the computation with and without proofs, in three turns or in one: CPU seconds of a party, rounds,
-/// bytes.
+/// Measures the computation with and without proofs, in three turns or in one: CPU seconds of a party,
+/// rounds, bytes.
 fn proofs(points: usize, turns: usize) {
     let case = Case::new(points);
     let run = |proves: bool| {

@@ -31,8 +31,8 @@ pub(crate) trait Lanes<W>: Copy {
         W: 'a;
 }
 
-/// Computes [`Lanes::convolved`] with vectors of N words: B of them hold a polynomial that begins at any lane,
-/// Q one that begins at the first lane, and OUT = B + Q - 1 a product.
+/// Computes [`Lanes::convolved`] with vectors of N words: B of them hold a polynomial that begins at any
+/// lane, Q one that begins at the first lane, and OUT = B + Q - 1 a product.
 #[inline(always)]
 fn convolve<'a, W, L, const N: usize, const B: usize, const Q: usize, const OUT: usize>(
     lanes: L,

@@ -134,8 +134,8 @@ pub fn memory_of_proofs(points: usize, classes: usize, settings: &Settings) -> u
     60 * at_once(points as u64) + per_point * points as u64
 }
 
-/// Returns the same as [`memory`] if distances are shared. It also covers an owner that makes its parts: all parts, its
-/// parcels, and the vectors of transfers or the ciphertexts of one other owner.
+/// Returns the same as [`memory`] if distances are shared. It also covers an owner that makes its parts: all
+/// parts, its parcels, and the vectors of transfers or the ciphertexts of one other owner.
 #[must_use]
 pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -> u64 {
     let (n, classes, bits) =

@@ -84,7 +84,8 @@ macro_rules! loops {
         pub(super) fn times_coins(elements: &mut [Gf64], coins: &[u64]) {
             for (lanes, &coin) in elements.chunks_mut(LANES).zip(coins) {
                 for (at, lanes) in lanes.chunks_mut(N).enumerate() {
-                    let powers: [u64; N] = std::array::from_fn(|lane| 1u64.wrapping_shl((at * N + lane) as u32));
+                    let power = |lane: usize| 1u64.wrapping_shl((at * N + lane) as u32);
+                    let powers: [u64; N] = std::array::from_fn(power);
                     let coins = reduce(add(zero(), load(&powers), load(&[coin; N])));
                     let elements = part(lanes.iter().map(|x| x.0));
                     let products = store(reduce(add(zero(), elements, coins)));

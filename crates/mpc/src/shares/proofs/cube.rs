@@ -4,8 +4,8 @@
 //! The 2^v groups of a vector are the values of its polynomials at the points with coordinates 0 and 1. The
 //! inner product of two such vectors is a polynomial of degree 2 in each variable. It is given by its 3^v
 //! values at the points with coordinates 0, 1 and infinity, where a polynomial has its highest coefficient.
-//! In each variable these three are a_0 b_0, a_1 b_1 and (a_1 - a_0) (b_1 - b_0), so they are sums of products
-//! of words if the groups are words. The first coordinate is the highest digit of a point's number.
+//! In each variable these three are a_0 b_0, a_1 b_1 and (a_1 - a_0) (b_1 - b_0), so they are sums of
+//! products of words if the groups are words. The first coordinate is the highest digit of a point's number.
 
 use super::extension::Extension;
 
@@ -21,6 +21,9 @@ pub fn corner(group: usize, variables: usize) -> usize {
     (0..variables).map(|bit| (group >> bit & 1) * values(bit)).sum()
 }
 
+/// Function that writes the differences of two vectors.
+pub type Minus<T> = fn(&mut [T], &[T], &[T]);
+
 /// Groups of a vector, each of the same number of entries, and as much space.
 pub struct Groups<'a, T> {
     /// Entries, group after group.
@@ -28,7 +31,7 @@ pub struct Groups<'a, T> {
     /// Space for the differences of groups.
     pub spare: &'a mut [T],
     /// Writes the differences of two vectors.
-    pub minus: fn(&mut [T], &[T], &[T]),
+    pub minus: Minus<T>,
 }
 
 impl<T> std::fmt::Debug for Groups<'_, T> {

@@ -44,13 +44,10 @@ impl<W: Ring> Products<W> {
         for (from, to) in [(2 * DEGREE - MIDDLE, 2 * DEGREE - 1), (DEGREE, 2 * DEGREE - MIDDLE)] {
             let mut high = [W::default(); DEGREE];
             high[..to - from].copy_from_slice(&self.0[from..to]);
-            for lane in 0..to - from {
-                let low = from - DEGREE + lane;
-                self.0[low] = self.0[low].sub(high[lane]);
-            }
-            for lane in 0..to - from {
-                let low = from - DEGREE + MIDDLE + lane;
-                self.0[low] = self.0[low].sub(high[lane]);
+            for low in [from - DEGREE, from - DEGREE + MIDDLE] {
+                for (low, &high) in self.0[low..].iter_mut().zip(&high[..to - from]) {
+                    *low = low.sub(high);
+                }
             }
         }
         let mut low = [W::default(); DEGREE];
@@ -242,14 +239,14 @@ pub fn coin_sums<W: Coefficient>(coins: &[u64], columns: usize, weights: &[Galoi
                     for (group, table) in tables.iter().enumerate() {
                         let coin = coins.get(group * columns + column).copied().unwrap_or_default();
                         // An exceptional element has no more bits.
-                        let coin = coin & (1 << DEGREE) - 1;
+                        let coin = coin & Galois::<W>::MASK;
                         let entry = &table[(coin >> shift & 15) as usize];
-                        for lane in 0..WIDE {
-                            sum[lane] = sum[lane].add(entry[lane]);
+                        for (sum, &word) in sum.iter_mut().zip(entry) {
+                            *sum = sum.add(word);
                         }
                     }
-                    for lane in 0..WIDE {
-                        product.0[shift + lane] = product.0[shift + lane].add(sum[lane]);
+                    for (product, word) in product.0[shift..].iter_mut().zip(sum) {
+                        *product = product.add(word);
                     }
                 }
                 out.push(product.reduced());

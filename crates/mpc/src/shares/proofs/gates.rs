@@ -150,8 +150,8 @@ fn group<T>(words: &[T], columns: usize, group: usize) -> &[T] {
 fn in_blocks<A: Copy + Default, B: Copy + Default, S>(
     values: &mut [S],
     (groups, columns, block): (usize, usize, usize),
-    (a, minus_a): (&[A], fn(&mut [A], &[A], &[A])),
-    (b, minus_b): (&[B], fn(&mut [B], &[B], &[B])),
+    (a, minus_a): (&[A], cube::Minus<A>),
+    (b, minus_b): (&[B], cube::Minus<B>),
     mut add: impl FnMut(std::ops::Range<usize>, &mut S, &[A], &[B]),
 ) {
     fn fill<T: Copy + Default>(to: &mut [T], from: &[T], columns: usize, range: &std::ops::Range<usize>) {
