@@ -563,9 +563,11 @@ impl<'a> Examination<'a> {
         network: &Network,
     ) -> Result<(), Failure> {
         let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
-        // The peer tries the address that it is connected to: IPv4 and IPv6 have separate ports.
+        // The peer tries the address that it is connected to: IPv4 and IPv6 have separate ports. Through a
+        // relay it knows none.
         let family = |address: &Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(_)));
-        let alike = |own: &&Multiaddr| other.up.as_ref().is_some_and(|theirs| family(theirs) == family(own));
+        let direct = other.up.as_ref().filter(|theirs| !is_relayed(theirs));
+        let alike = |own: &&Multiaddr| direct.is_some_and(|theirs| family(theirs) == family(own));
         let port = self.listening.iter().filter(alike).find_map(port);
         match answers {
             Ok(answers) => {

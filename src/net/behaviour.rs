@@ -44,6 +44,7 @@ use super::gate::{Gate, ip_of};
 use super::handler::{Handler, Report, Tell};
 use super::link::{Link, Traffic};
 use super::observe::is_node;
+use super::probe;
 use super::{Config, Event, PeerId};
 use crate::buffers::Buffers;
 
@@ -304,7 +305,7 @@ impl Behaviour {
         }
         self.gate.know(address);
         let link = Arc::new(Link::new(peer, Arc::clone(&entry.traffic)));
-        let about = (self.about.clone(), ip_of(address));
+        let about = (self.about.clone(), probe::asker(address));
         let handler = Handler::new(
             Arc::clone(&link),
             self.events.clone(),

@@ -10,9 +10,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures::{AsyncReadExt, AsyncWriteExt};
-use libp2p::Stream;
+use libp2p::{Multiaddr, Stream};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
+
+use super::dial::is_relayed;
+use super::gate::ip_of;
 
 /// Protocol name negotiated for its substreams. It has its own version, so peers of different protocol
 /// versions can ask.
@@ -106,6 +109,11 @@ pub struct Answers {
     pub rates: Option<(f64, f64)>,
     /// Result at the port in the question.
     pub reach: Option<Reach>,
+}
+
+/// Returns the IP address that the answer to a probe connects to. A relayed connection has only the relay's.
+pub(super) fn asker(remote: &Multiaddr) -> Option<IpAddr> {
+    ip_of(remote).filter(|_| !is_relayed(remote))
 }
 
 /// Answers until the other side ends the substream. Returns `Err` if the substream broke or a limit was

@@ -98,7 +98,7 @@ impl Costs {
                     let partners = if p <= FULL_MESH {
                         p - 1
                     } else {
-                        pairwise::degree(p, ctx.session.collusion_threshold)
+                        pairwise::degree(p, pairwise::most_views(ctx), ctx.session.collusion_threshold)
                     };
                     partners as f64 * (verify + agree)
                 }

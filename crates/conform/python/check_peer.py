@@ -93,12 +93,13 @@ def test_flynn() -> None:
         refused(x, lambda: model.Moments(h(x), 1, True), model.Refused)
 
 
-def simulation() -> tuple[Simulation, Any]:
+def simulation(one_class: int | None = None) -> tuple[Simulation, Any]:
+    """Returns the session of `sum`. All rows of the peer `one_class` are of the second class."""
     d = vectors("sum")
     s = session_of(d["toml"])
     identities = [crypto.Identity(h(x)) for x in d["seeds"]]
-    tasks = [model.Task(s, numpy.array(x["rows"], numpy.float32), numpy.array(x["labels"]))
-             for x in d["data"]]
+    labels = [[1] * 3 if me == one_class else x["labels"] for me, x in enumerate(d["data"])]
+    tasks = [model.Task(s, numpy.array(x["rows"], numpy.float32), numpy.array(own)) for x, own in zip(d["data"], labels)]
     draws = [crypto.recorded({"view_secret": d["view_secrets"][me]["secret"],
                               "deals": [x for x in d["deals"] if x["dealer"] == me]}) for me in range(3)]
     run = Simulation(s, identities, tasks, draws)
@@ -140,7 +141,7 @@ def test_faults() -> None:
 
 def test_answers() -> None:
     for case in vectors("answers")["cases"]:
-        run, _ = simulation()
+        run, _ = simulation(case["one_class"])
         for step in case["steps"]:
             if "run" in step:
                 run.run(step["run"])

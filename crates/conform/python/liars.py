@@ -59,6 +59,27 @@ def dealt_otherwise(change: Callable[[Any], Any]) -> Callable[[], None]:
     return patch
 
 
+def higher_degree() -> None:
+    """Makes the peer deal shares of a polynomial with one coefficient too many, and prove as many as fit."""
+
+    @instead(view, "make_deal")
+    def make_deal(plain: Any, session_id: bytes, sum_id: SumId, dealer: int, committee: list[bytes], threshold: int,
+                  draw: Any) -> Any:
+        pad, deal = plain(session_id, sum_id, dealer, committee, threshold + 1, draw)
+        return pad, deal._replace(dealt=deal.dealt._replace(responses=deal.dealt.responses[:threshold]))
+
+
+def old_deal() -> None:
+    """Makes the peer repeat its first deal in each sum."""
+    first: list[Any] = []
+
+    @instead(view, "make_deal")
+    def make_deal(plain: Any, *args: Any) -> Any:
+        pad, deal = plain(*args)
+        first.append(deal.dealt)
+        return pad, deal._replace(dealt=first[0])
+
+
 def many_shares(count: int) -> Callable[[], None]:
     return dealt_otherwise(lambda shares: shares + [bytes(32)] * count)
 
@@ -80,6 +101,10 @@ def more_shares(release: Any) -> Any:
 
 def other_shares(release: Any) -> Any:
     return release._replace(shares=release.shares[::-1])
+
+
+def other_proof(release: Any) -> Any:
+    return release._replace(response=release.challenge)
 
 
 def in_place_of_reports(say: Callable[[Any, str, int], bool]) -> Callable[[], None]:
@@ -167,6 +192,11 @@ LIES = {
     "bad-share": Lie(False, "deals a share that one member cannot open", dealt_otherwise(lambda s: [s[0], s[0], *s[2:]])),
     "leads-bad-share": Lie(True, "leads, and deals a share that one member cannot open",
                            dealt_otherwise(lambda s: [s[0], s[0], *s[2:]])),
+    "no-point": Lie(False, "deals a share that is not a point of the curve", dealt_otherwise(lambda s: [bytes([2] * 32), *s[1:]])),
+    "higher-degree": Lie(False, "deals shares that prove a polynomial of too high a degree", higher_degree),
+    "leads-higher-degree": Lie(True, "leads, and deals shares that prove a polynomial of too high a degree", higher_degree),
+    "old-deal": Lie(False, "repeats its deal of the first sum", old_deal),
+    "wrong-proof": Lie(False, "releases its shares with a wrong proof", signed_otherwise("Release", other_proof)),
     "many-shares": Lie(False, "releases 18,000 shares", signed_otherwise("Release", more_shares)),
     "other-shares": Lie(False, "releases shares of other deals", signed_otherwise("Release", other_shares)),
     "accuses": Lie(False, "says in each view that it has lost an honest peer", in_place_of_reports(accuses)),
@@ -248,10 +278,11 @@ def judge(folder: Path, liar: str, honest: dict[str, Any]) -> str:
     for who, process in honest.items():
         if process.returncode != 0:
             raise Failed(f"{who} ended with {process.returncode}: {logs[who].strip().splitlines()[-1:]}")
-    if len({(folder / f"{who}.model").read_bytes() for who in honest}) != 1:
-        raise Failed("the models differ")
     blamed = {(who, found) for who in honest for found in re.findall(r"(\w+) broke a rule", logs[who])}
     receipts = {who: json.loads((folder / f"{who}.receipt.json").read_text()) for who in honest}
+    # The files also have the time of writing.
+    if len({receipt["model"]["digest"] for receipt in receipts.values()}) != 1:
+        raise Failed("the models differ")
     apart = [pair for receipt in receipts.values() for pair in receipt["disagreements"]]
     if any(found != liar for _, found in blamed) or any(liar not in pair["peers"] for pair in apart):
         raise Failed(f"honest peers are accused: {blamed}, {apart}")

@@ -47,7 +47,8 @@ class Driver:
         pass
 
     def stop(self, code: int, text: str) -> None:
-        pass
+        if code:
+            self.simulation.log.append({"from": self.me, "ends": code, "us": self.simulation.us})
 
 
 class Simulation:

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::net::{Answers, Command, Event, Questions, Reach};
+use crate::net::probe::asker;
+use crate::net::{Answers, Command, Event, Multiaddr, Questions, Reach};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use libp2p::StreamProtocol;
+use libp2p::multiaddr::Protocol;
 
 use super::node::{Node, config, ordered, pair, peer};
 use super::raw::Raw;
@@ -47,6 +49,14 @@ fn a_node_learns_of_its_peer_the_way_and_whether_it_can_be_reached() {
     asker.network().send(Command::Probe(asked.peer, questions)).expect("always taken");
     let answers = probed(&mut asker).expect("answers");
     assert_eq!((answers.reach, answers.rates), (Some(Reach::Refused), None));
+}
+
+#[test]
+fn a_probe_through_a_relay_connects_to_nobody() {
+    let direct: Multiaddr = "/ip4/10.0.0.7/tcp/4001".parse().expect("an address");
+    assert_eq!(asker(&direct), Some([10, 0, 0, 7].into()));
+    let relayed = direct.with(Protocol::P2p(peer(81))).with(Protocol::P2pCircuit);
+    assert_eq!(asker(&relayed), None);
 }
 
 #[test]

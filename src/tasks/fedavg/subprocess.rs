@@ -26,6 +26,11 @@ const MAX_LINE: u64 = 1 << 16;
 const MAX_HEADER: u64 = 1 << 24;
 /// Time between two looks at whether the program still runs.
 const LOOK: Duration = Duration::from_millis(20);
+/// Beginning of the name of a folder, and name of its lock.
+#[cfg(unix)]
+const PREFIX: &str = "flyswarm-trainer-";
+#[cfg(unix)]
+const LOCK: &str = "lock";
 /// Name of the variable that names the folder. It also marks every process that the program has started.
 const FOLDER: &str = "FLYSWARM_FOLDER";
 
@@ -47,10 +52,59 @@ struct Running {
 
 /// Programs that were started and not ended, with their folders: on an interrupt, the thread that waits
 /// for an answer must not decide when they end.
-static STARTED: Mutex<Vec<(Child, TempDir)>> = Mutex::new(Vec::new());
+static STARTED: Mutex<Vec<(Child, Folder)>> = Mutex::new(Vec::new());
 
-fn started() -> MutexGuard<'static, Vec<(Child, TempDir)>> {
+fn started() -> MutexGuard<'static, Vec<(Child, Folder)>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Folder of a program. Its file `lock` is locked while this process runs, even if a signal ends it.
+#[derive(Debug)]
+struct Folder {
+    inside: TempDir,
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes a folder that only this user can open. By default it would be open to all users.
+    #[cfg(unix)]
+    fn new() -> std::io::Result<Self> {
+        use std::os::unix::fs::PermissionsExt;
+
+        let mut folder = tempfile::Builder::new();
+        let inside = folder.prefix(PREFIX).permissions(fs::Permissions::from_mode(0o700)).tempdir()?;
+        // The name comes last: a file of this name that is not locked belongs to no process.
+        let unnamed = inside.path().join("unnamed");
+        let lock = File::create(&unnamed)?;
+        lock.lock()?;
+        fs::rename(unnamed, inside.path().join(LOCK))?;
+        Ok(Self { inside, _lock: lock })
+    }
+
+    fn path(&self) -> &Path {
+        self.inside.path()
+    }
+}
+
+/// Ends the programs of processes of this user that a signal has ended, and removes their folders here.
+#[cfg(unix)]
+fn end_orphans(here: &Path) {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(here).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        let named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        // Not the target of a link.
+        if !named || !entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == own) {
+            continue;
+        }
+        let Ok(lock) = File::open(folder.join(LOCK)) else { continue };
+        if lock.try_lock().is_ok() {
+            end_marked(&folder);
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
 }
 
 /// The line that the program writes when it has trained.
@@ -81,14 +135,11 @@ impl Subprocess {
     #[cfg(unix)]
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Self, String> {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
-        use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
 
         let failed = |error: std::io::Error| format!("--trainer {command}: cannot be started: {error}");
-        let mut folder = tempfile::Builder::new();
-        // By default the folder would be open to all users.
-        folder.prefix("flyswarm-trainer-").permissions(fs::Permissions::from_mode(0o700));
-        let folder = folder.tempdir().map_err(failed)?;
+        end_orphans(&std::env::temp_dir());
+        let folder = Folder::new().map_err(failed)?;
         let pipe = folder.path().join("answers");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .map_err(|error| failed(error.into()))?;

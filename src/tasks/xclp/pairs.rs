@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use super::compute::Setup;
 use super::hamming;
 use super::talk::Incoming;
+use crate::crypto::agreement::SharedKey;
 use crate::crypto::stream::{Stream, derive};
 use crate::protocol::Fault;
 use crate::protocol::sum_id::SumId;
@@ -162,7 +163,7 @@ pub(super) struct Pairs {
     owners: Vec<(Peer, usize)>,
     place: usize,
     bits: usize,
-    keys: BTreeMap<Peer, Arc<[u8; 32]>>,
+    keys: BTreeMap<Peer, SharedKey>,
     seed: Zeroizing<[u8; 32]>,
     codes: Option<Arc<Codes>>,
     round: usize,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use zeroize::Zeroizing;
 
+use crate::crypto::agreement::SharedKey;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::sum_id::SumId;
@@ -41,7 +42,7 @@ pub(crate) struct Setup {
     /// True if the parties prove their messages.
     pub proves: bool,
     /// The keys of the view that this peer shares with each other member.
-    pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
+    pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: Zeroizing<[u8; 32]>,
     /// This peer's rows, as many as in `owners`; `None` for a peer without rows.

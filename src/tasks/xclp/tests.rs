@@ -57,7 +57,7 @@ pub(super) fn owners() -> Vec<(Peer, usize)> {
 }
 
 pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
-    let key = |other: u16| Arc::new(*derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
+    let key = |other: u16| Arc::new(derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
     Setup {
         session: [9; 32],
         sum: SumId { ballot: Ballot { counter, proposer: Peer(0) }, slot: 2 },

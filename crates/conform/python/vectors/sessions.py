@@ -90,8 +90,8 @@ def parents(order):
     return [None if i == 0 else order[(i - 1) // 2] for i in range(len(order))]
 
 
-def degree(p, collusion_threshold):
-    return math.ceil((40 + math.log2(p)) / math.log2(1 / collusion_threshold))
+def degree(p, views, collusion_threshold):
+    return math.ceil((40 + math.log2(p * views)) / math.log2(1 / collusion_threshold))
 
 
 def keys_digest(session, ballot, keys):
@@ -109,7 +109,8 @@ def partners(session, members, draw, me):
     if p <= 64:
         return [peer for peer in members if peer != me]
     ring = [peer for _, peer in sorted((tagged("graph", draw, le(i, 2)), i) for i in members)]
-    place, half = ring.index(me), min(-(-degree(p, session.collusion_threshold) // 2), (p - 1) // 2)
+    needed = degree(p, session.timing["max_views"] * len(session.plan), session.collusion_threshold)
+    place, half = ring.index(me), min(-(-needed // 2), (p - 1) // 2)
     return sorted({ring[(place + step) % p] for step in range(-half, half + 1)} - {me})
 
 
@@ -179,8 +180,8 @@ def check_sessions():
         check("partners", partners(session, members, draw, case["me"]) == case["partners"])
         others = case["partners"][:3]
         check("partners are mutual", all(case["me"] in partners(session, members, draw, other) for other in others))
-    for p, collusion_threshold, expected in file["degrees"]:
-        check(f"degree {p} {collusion_threshold}", degree(p, collusion_threshold) == expected)
+    for *numbers, expected in file["degrees"]:
+        check(f"degree {numbers}", degree(*numbers) == expected)
 
 
 def check_members():

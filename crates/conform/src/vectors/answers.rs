@@ -1,7 +1,9 @@
 //! Messages put into the session of `sum.json` that change what their receiver sends. Each case has steps at
-//! times given in microseconds, and everything that the receiver sends and stores because of them.
+//! times given in microseconds, and everything that the receiver sends and stores because of them. In some
+//! cases a peer has rows of one class only, so that the task ends the session after the slot `holders`.
 
-use flyswarm::session::Peer;
+use flyswarm::data::Dataset;
+use flyswarm::session::{Peer, Session};
 use flyswarm_sealed_sum::protocol::Input;
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::committee::Promise;
@@ -9,12 +11,13 @@ use flyswarm_sealed_sum::protocol::failure::Failure;
 use flyswarm_sealed_sum::protocol::message::{Message, VERSION};
 use flyswarm_sealed_sum::protocol::promise::{Begun, Promised, bits_of};
 use flyswarm_sealed_sum::protocol::signed::Signed;
+use flyswarm_sealed_sum::protocol::transfer::{self, Want};
 use flyswarm_sealed_sum::protocol::view::{self, Order, Reason};
 use serde_json::{Value, json};
 
 use super::items::made;
 use super::messages::frame;
-use super::run::Run;
+use super::run::{Run, rows};
 use super::sessions::small;
 
 const GREETED: u64 = 2_000;
@@ -26,6 +29,10 @@ const ACKNOWLEDGED: u64 = 11_000;
 /// The followers wait for the opening of the coin, and have opened it.
 const RELEASED: u64 = 13_500;
 const OPENED: u64 = 15_500;
+/// The first follower has found in slot 1 that the session ends. The other one has not.
+const REFUSED: u64 = 26_000;
+/// `timing.linger_ms`, in microseconds.
+const LINGER: u64 = 30_000_000;
 /// `timing.proposal_backoff_ms`, in microseconds.
 const BACKOFF: u64 = 2_000_000;
 const SETTLE: u64 = 100_000;
@@ -183,19 +190,54 @@ pub(crate) fn answers() -> Value {
             ],
         ),
     ];
-    let cases: Vec<_> = cases
-        .into_iter()
-        .map(|(what, to, steps)| {
-            let mut run = Run::new();
+    let fetch = || Message::Transfer(transfer::Message::Fetch(1, Want::Committed));
+    let refused: Vec<Case> = vec![
+        (
+            "a session that its task ends serves the last slot until each member of its sum has it",
+            child,
+            vec![
+                run(REFUSED),
+                from(REFUSED, other, fetch()),
+                from(REFUSED, leader, status(2)),
+                from(REFUSED, other, status(1)),
+                from(REFUSED, other, status(2)),
+            ],
+        ),
+        (
+            "a session that its task ends waits for a member at most linger_ms",
+            child,
+            vec![
+                run(REFUSED),
+                from(REFUSED, leader, status(2)),
+                from(REFUSED + LINGER - 1, other, status(1)),
+                from(REFUSED + LINGER, other, status(1)),
+            ],
+        ),
+    ];
+    let alike = |cases: Vec<Case>, alone: Option<Peer>| cases.into_iter().map(move |case| (alone, case));
+    let cases: Vec<_> = alike(cases, None)
+        .chain(alike(refused, Some(other)))
+        .map(|(alone, (what, to, steps))| {
+            let mut run = Run::with(|session, peer| rows_of(session, peer, alone));
             let steps: Vec<_> = steps.into_iter().map(|(us, step)| shown(&mut run, to, us, step)).collect();
-            json!({ "what": what, "to": to, "steps": steps })
+            json!({ "what": what, "to": to, "one_class": alone, "steps": steps })
         })
         .collect();
     json!({
         "about": "steps put into the session of sum.json, which continues only by a step `run`; `does` is all that \
-                  `to` sends and stores because of it, sorted; no peer gets it (spec, sections 7 to 9)",
+                  `to` sends and stores because of it, and its exit code if it ends, sorted; no peer gets \
+                  it; all rows of the peer `one_class` are of the second class (spec, sections 7 to 9 and 17)",
         "cases": cases,
     })
+}
+
+/// Returns the rows of `sum.json`, but all of one class if this is the peer `alone`.
+fn rows_of(session: &Session, peer: Peer, alone: Option<Peer>) -> Dataset {
+    let data = rows(session, peer);
+    if alone != Some(peer) {
+        return data;
+    }
+    Dataset::new(3, data.values().to_vec(), vec![1; 3], data.classes().to_vec()).unwrap()
 }
 
 fn shown(run: &mut Run, to: Peer, us: u64, step: Step) -> Value {

@@ -99,6 +99,11 @@ impl Run {
 
 impl Run {
     pub(crate) fn new() -> Self {
+        Self::with(rows)
+    }
+
+    /// Returns a session of peers with these rows.
+    pub(crate) fn with(rows: impl Fn(&Session, Peer) -> Dataset) -> Self {
         let session = small(3);
         let nodes = session
             .peers()
@@ -165,8 +170,8 @@ impl Run {
         messages.find(|message| fits(message)).expect("it was sent")
     }
 
-    /// Gives one more input to a node at this time. Returns what it sends and stores, sorted. No peer gets
-    /// any of it.
+    /// Gives one more input to a node at this time. Returns what it sends and stores, and whether it ends,
+    /// sorted. No peer gets any of it.
     pub(crate) fn answer(&mut self, to: Peer, us: u64, input: Input<Node>) -> Vec<Value> {
         self.now = Time(us);
         let mut out = Vec::new();
@@ -181,6 +186,7 @@ impl Run {
                 }
                 Action::Persist(record) => out.push(json!({ "persist": record.name() })),
                 Action::Blame { peer, fault } => panic!("{peer} is blamed: {fault}"),
+                Action::Output(Event::Ended(_)) => out.push(json!({ "ends": 3 })),
                 _ => {}
             }
         }

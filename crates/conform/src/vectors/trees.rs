@@ -85,13 +85,11 @@ pub(crate) fn tree() -> Value {
         }));
     }
     let degrees: Vec<_> =
-        [(65, 1.0 / 3.0), (100, 0.25), (1000, 1.0 / 3.0), (1024, 0.5), (1024, 0.99), (1024, 0.01)]
-            .map(|(p, collusion_threshold)| {
-                json!([p, collusion_threshold, pairwise::degree(p, collusion_threshold)])
-            })
+        [(65, 1, 1.0 / 3.0), (100, 24, 0.25), (1000, 120, 1.0 / 3.0), (1024, 1, 0.5), (1024, 40_000, 0.99)]
+            .map(|(p, views, threshold)| json!([p, views, threshold, pairwise::degree(p, views, threshold)]))
             .to_vec();
     json!({
-        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, collusion_threshold, degree",
+        "about": "trees, dealers and partners (spec, sections 9 to 11); degrees: members, views, collusion_threshold, degree",
         "trees": trees,
         "graphs": graphs,
         "degrees": degrees,

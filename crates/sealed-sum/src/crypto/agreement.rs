@@ -1,6 +1,7 @@
 //! Pairwise key agreement: X25519 (RFC 7748), then the protocol's derivation.
 
 use std::fmt;
+use std::sync::Arc;
 
 use x25519_dalek::StaticSecret;
 use zeroize::Zeroizing;
@@ -17,6 +18,9 @@ pub struct EphemeralSecret {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("x25519 key is of small order")]
 pub struct LowOrder;
+
+/// Secret key of streams that several owners use. Wiped when the last one is dropped.
+pub type SharedKey = Arc<Zeroizing<[u8; 32]>>;
 
 /// Key shared by two peers. Wiped on drop.
 #[derive(Clone)]
@@ -66,6 +70,12 @@ impl Key {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// Returns it as the key of streams.
+    #[must_use]
+    pub fn shared(self) -> SharedKey {
+        Arc::new(self.0)
     }
 }
 

@@ -278,7 +278,7 @@ impl World for Lab {
     fn begins(&mut self, peer: Peer, job: &Job) {
         if let Job::Mask(job) = job {
             for Mask { key, label, params, .. } in &job.masks.masks {
-                self.masks.entry((**key, label, *params)).or_default().insert((peer, job.sum));
+                self.masks.entry((***key, label, *params)).or_default().insert((peer, job.sum));
             }
             self.streams_used.insert((peer, job.sum), job.masks.masks.clone());
         }

@@ -150,6 +150,6 @@ pub(super) fn open(ctx: &Context, committed: &Committed, total: Bytes) -> Bytes 
 pub(super) fn pads(ctx: &Context, committed: &Committed, sign: Sign) -> Masks {
     let sum = committed.record.value.sum;
     let pads = committed.pads.iter();
-    let masks = pads.map(|pad| Mask::new(Arc::new(*pad), "pad", sum, sign)).collect();
+    let masks = pads.map(|pad| Mask::new(Arc::new((*pad).into()), "pad", sum, sign)).collect();
     Masks { word: ctx.plan[sum.slot as usize].word(), masks }
 }

@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -100,7 +102,13 @@ fn pad(ctx: &Context, sum: SumId, dealer: Peer, secret: &Point) -> Pad {
 
 /// Makes a fresh pad of this peer and deals it to the committee.
 pub fn make(ctx: &Context, sum: SumId, rng: &mut impl CryptoRng) -> (Pad, Signed<Deal>) {
-    let (secret, dealt) = sharing::deal(&keys(ctx), ctx.quorum, &context(ctx, sum, ctx.me), rng);
+    let context = context(ctx, sum, ctx.me);
+    let (secret, dealt) = match memo::same(&context) {
+        None => sharing::deal(&keys(ctx), ctx.quorum, &context, rng),
+        Some(seed) => memo::dealt(seed, || {
+            sharing::deal(&keys(ctx), ctx.quorum, &context, &mut ChaCha20Rng::from_seed(seed))
+        }),
+    };
     (pad(ctx, sum, ctx.me, &secret), Signed::new(ctx, Deal { sum, dealt }))
 }
 
@@ -137,8 +145,10 @@ pub fn liars<'a>(ctx: &'a Context, deals: &'a [Signed<Deal>]) -> impl Iterator<I
 pub fn release(ctx: &Context, record: &Record) -> Option<Signed<Release>> {
     let (sum, value) = (record.value.sum, record.digest(ctx));
     let sealed = sealed(ctx, ctx.me, &record.deals)?;
+    let context = context(ctx, sum, ctx.me);
+    let open = || sharing::open(&ctx.identity, &context, &sealed);
     let Opened { shares, challenge, response } =
-        sharing::open(&ctx.identity, &context(ctx, sum, ctx.me), &sealed)?;
+        memo::opened(|| [&context[..], &sealed.concat()].concat(), open)?;
     Some(Signed::new(ctx, Release { sum, value, shares, challenge, response }))
 }
 

@@ -1,8 +1,8 @@
 //! Results that are the same for every node of a view, computed once if all nodes run in one process, as
 //! in the simulator.
 //!
-//! Each function here is pure. A thread remembers results only after [`begin`], which a real node never
-//! calls because it does not benefit. In tests, every thread remembers.
+//! Each function here is pure. A thread remembers results only after [`begin`], which a real
+//! node never calls because it does not benefit. In tests, every thread remembers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::tree::Tree;
 use crate::crypto::agreement::{EphemeralSecret, Key, LowOrder};
 use crate::crypto::identity::{PublicKey, Signature};
-use crate::crypto::sharing::Point;
+use crate::crypto::sharing::{Dealt, Opened, Point};
 use crate::session::Peer;
 
 /// Largest number of good signatures and proofs, or of agreements, that are remembered before all are
@@ -24,14 +24,17 @@ const MOST: usize = 100_000;
 /// Hash of a function's last argument, and its result.
 type Last<T> = RefCell<Option<([u8; 32], T)>>;
 
-/// Secrets of deals, by the hash of their opened shares.
-type Secrets = BTreeMap<[u8; 32], Option<Zeroizing<Point>>>;
+/// Results by the hash of what they depend on.
+type Known<T> = RefCell<BTreeMap<[u8; 32], T>>;
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(cfg!(test)) };
     static GOOD: RefCell<BTreeSet<[u8; 32]>> = const { RefCell::new(BTreeSet::new()) };
-    static AGREED: RefCell<BTreeMap<[u8; 32], Key>> = const { RefCell::new(BTreeMap::new()) };
-    static SECRETS: RefCell<Secrets> = const { RefCell::new(BTreeMap::new()) };
+    static AGREED: Known<Key> = const { RefCell::new(BTreeMap::new()) };
+    static SECRETS: Known<Option<Zeroizing<Point>>> = const { RefCell::new(BTreeMap::new()) };
+    static OPENED: Known<Option<Opened>> = const { RefCell::new(BTreeMap::new()) };
+    static DEALT: Known<(Zeroizing<Point>, Dealt)> = const { RefCell::new(BTreeMap::new()) };
+    static SAME: Cell<bool> = const { Cell::new(false) };
     static TREE: Last<Option<Arc<Tree>>> = const { RefCell::new(None) };
     static GRAPH: Last<Arc<Vec<Peer>>> = const { RefCell::new(None) };
 }
@@ -97,15 +100,51 @@ pub(super) fn secret(
     shares: impl FnOnce() -> Vec<u8>,
     make: impl FnOnce() -> Option<Zeroizing<Point>>,
 ) -> Option<Zeroizing<Point>> {
+    known(&SECRETS, shares, make)
+}
+
+/// Returns the opened shares of one member, remembered by all data that they depend on.
+pub(super) fn opened(
+    argument: impl FnOnce() -> Vec<u8>,
+    make: impl FnOnce() -> Option<Opened>,
+) -> Option<Opened> {
+    known(&OPENED, argument, make)
+}
+
+/// From now on the pads of this thread follow from session, sum and dealer, so that deals can be remembered.
+/// Only for schedules: there are many, and what happens in them does not depend on pads.
+#[cfg(test)]
+pub(crate) fn use_same_pads() {
+    SAME.set(true);
+}
+
+/// Returns the seed of a deal if it follows from its context: session, sum and dealer.
+pub(super) fn same(context: &[u8]) -> Option<[u8; 32]> {
+    SAME.get().then(|| Sha256::digest(context).into())
+}
+
+/// Returns the deal of a seed.
+pub(super) fn dealt(
+    seed: [u8; 32],
+    make: impl FnOnce() -> (Zeroizing<Point>, Dealt),
+) -> (Zeroizing<Point>, Dealt) {
+    known(&DEALT, || seed.to_vec(), make)
+}
+
+fn known<T: Clone>(
+    place: &'static std::thread::LocalKey<Known<T>>,
+    argument: impl FnOnce() -> Vec<u8>,
+    make: impl FnOnce() -> T,
+) -> T {
     if !ON.get() {
         return make();
     }
-    let shares = Sha256::digest(shares()).into();
-    SECRETS.with_borrow_mut(|secrets| {
-        if secrets.len() > MOST {
-            secrets.clear();
+    let argument = Sha256::digest(argument()).into();
+    place.with_borrow_mut(|known| {
+        if known.len() > MOST {
+            known.clear();
         }
-        secrets.entry(shares).or_insert_with(make).clone()
+        known.entry(argument).or_insert_with(make).clone()
     })
 }
 

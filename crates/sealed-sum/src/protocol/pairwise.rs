@@ -11,7 +11,6 @@
 //! even the leader, as long as one committee member in the view follows the protocol.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -21,7 +20,7 @@ use super::context::{Context, FULL_MESH};
 use super::memo;
 use super::signed::{Item, Signed};
 use super::sum_id::SumId;
-use crate::crypto::agreement::{EphemeralSecret, Key};
+use crate::crypto::agreement::{EphemeralSecret, Key, SharedKey};
 use crate::crypto::mask::{self, Sign, Word};
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
@@ -82,7 +81,7 @@ pub fn commitment(ctx: &Context, ballot: Ballot, peer: Peer, secret: &[u8; 32]) 
 #[derive(Clone)]
 pub struct Mask {
     /// Key of the stream: k_ij, or a pad.
-    pub key: Arc<[u8; 32]>,
+    pub key: SharedKey,
     /// Label: "mask" or "pad".
     pub label: &'static str,
     /// Ballot and slot, so that a key masks each vector with a different stream.
@@ -100,7 +99,7 @@ impl std::fmt::Debug for Mask {
 impl Mask {
     /// Makes a stream for the vector of `sum`.
     #[must_use]
-    pub fn new(key: Arc<[u8; 32]>, label: &'static str, sum: SumId, sign: Sign) -> Self {
+    pub fn new(key: SharedKey, label: &'static str, sum: SumId, sign: Sign) -> Self {
         Self { key, label, params: sum.to_bytes(), sign }
     }
 }
@@ -118,7 +117,7 @@ impl Masks {
     /// Applies all streams to the part of the vector that starts at byte `offset`.
     pub fn apply(&self, data: &mut [u8], offset: u64) {
         let begin = |each: &Mask| {
-            let mut stream = Stream::new(&*each.key, each.label, &each.params);
+            let mut stream = Stream::new(&each.key[..], each.label, &each.params);
             stream.seek(offset);
             (each.sign, stream)
         };
@@ -153,7 +152,7 @@ pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> V
         ring.into_iter().map(|(_, peer)| peer).collect()
     });
     let Some(place) = ring.iter().position(|&peer| peer == me) else { return Vec::new() };
-    let half = degree(p, ctx.session.collusion_threshold).div_ceil(2).min((p - 1) / 2);
+    let half = degree(p, most_views(ctx), ctx.session.collusion_threshold).div_ceil(2).min((p - 1) / 2);
     let mut out: Vec<_> =
         (1..=half).flat_map(|step| [ring[(place + step) % p], ring[(place + p - step) % p]]).collect();
     out.sort_unstable();
@@ -161,11 +160,17 @@ pub fn partners(ctx: &Context, members: &[Peer], draw: &[u8; 32], me: Peer) -> V
     out
 }
 
-/// Returns ceil((40 + log2 p) / log2(1 / gamma)): the probability that all partners of some peer collude
-/// is below 2^-40.
+/// Returns the largest number of views of a session. Each view draws a graph.
 #[must_use]
-pub fn degree(p: usize, collusion_threshold: f64) -> usize {
-    let exact = (40.0 + (p as f64).log2()) / (1.0 / collusion_threshold).log2();
+pub fn most_views(ctx: &Context) -> u64 {
+    ctx.session.timing.max_views * ctx.plan.len() as u64
+}
+
+/// Returns ceil((40 + log2(p views)) / log2(1 / gamma)): the probability that all partners of some peer
+/// collude in one of this number of views is below 2^-40.
+#[must_use]
+pub fn degree(p: usize, views: u64, collusion_threshold: f64) -> usize {
+    let exact = (40.0 + (p as f64 * views as f64).log2()) / (1.0 / collusion_threshold).log2();
     exact.ceil() as usize
 }
 
@@ -176,7 +181,7 @@ pub fn agree(
     secret: &EphemeralSecret,
     keys: &BTreeMap<Peer, [u8; 32]>,
     partners: &[Peer],
-) -> Result<BTreeMap<Peer, Arc<[u8; 32]>>, Peer> {
+) -> Result<BTreeMap<Peer, SharedKey>, Peer> {
     let mut out = BTreeMap::new();
     for &peer in partners {
         let Some(theirs) = keys.get(&peer) else { continue };
@@ -186,14 +191,14 @@ pub fn agree(
         info.extend_from_slice(ctx.session.key(low).as_bytes());
         info.extend_from_slice(ctx.session.key(high).as_bytes());
         let key: Key = memo::agree(secret, theirs, &info).map_err(|_| peer)?;
-        out.insert(peer, Arc::new(*key.as_bytes()));
+        out.insert(peer, key.shared());
     }
     Ok(out)
 }
 
 /// Returns the pairwise streams of this peer for one vector.
 #[must_use]
-pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, Arc<[u8; 32]>>, sum: SumId) -> Vec<Mask> {
+pub fn pair_masks(me: Peer, keys: &BTreeMap<Peer, SharedKey>, sum: SumId) -> Vec<Mask> {
     keys.iter()
         .map(|(&peer, key)| {
             Mask::new(key.clone(), "mask", sum, if me < peer { Sign::Add } else { Sign::Subtract })

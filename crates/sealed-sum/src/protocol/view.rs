@@ -41,7 +41,7 @@ use super::signed::Signed;
 use super::sum_id::SumId;
 use super::tree::{Place, Tree};
 use super::{Action, Fault, Input, Machine, Never, Parent, Step, Time};
-use crate::crypto::agreement::EphemeralSecret;
+use crate::crypto::agreement::{EphemeralSecret, SharedKey};
 use crate::crypto::mask::Sign;
 use crate::session::Peer;
 use progress::Clock;
@@ -119,7 +119,7 @@ pub struct View {
     /// This committee member's part of the draw of the mask graph, until it is revealed.
     part: Option<[u8; 32]>,
     reveals: Convergecast<Signed<Reveal>>,
-    keys: Option<BTreeMap<Peer, Arc<[u8; 32]>>>,
+    keys: Option<BTreeMap<Peer, SharedKey>>,
     round: Option<Round>,
     /// Order that waits for this peer's node before it is forwarded.
     held: Option<Order>,
@@ -267,7 +267,7 @@ impl View {
     /// Returns the keys that this peer shares with its partners (all members in views of up to
     /// [`super::context::FULL_MESH`] members), once they are agreed on.
     #[must_use]
-    pub fn keys(&self) -> Option<&BTreeMap<Peer, Arc<[u8; 32]>>> {
+    pub fn keys(&self) -> Option<&BTreeMap<Peer, SharedKey>> {
         self.keys.as_ref()
     }
 
@@ -319,7 +319,7 @@ impl View {
             masks.pop();
         }
         if let Some(pad) = &round.pad {
-            masks.push(Mask::new(Arc::new(**pad), "pad", sum, Sign::Add));
+            masks.push(Mask::new(Arc::new(pad.clone()), "pad", sum, Sign::Add));
         }
         let child = reduce.contribute(vector, Arc::new(Masks { word: aggregate.word(), masks }));
         self.reduced(now, child, &mut step);

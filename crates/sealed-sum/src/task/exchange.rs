@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::crypto::agreement::SharedKey;
 pub use crate::protocol::message::Content;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
@@ -65,7 +66,7 @@ pub struct Seat {
     /// Members of the view, ascending.
     pub members: Vec<Peer>,
     /// Key of the view that this peer shares with each other member.
-    pub keys: BTreeMap<Peer, Arc<[u8; 32]>>,
+    pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: [u8; 32],
     /// Longest silence of a peer that is waited for, in milliseconds.

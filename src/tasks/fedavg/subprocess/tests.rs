@@ -108,6 +108,25 @@ fn a_trainer_that_hangs_is_ended_with_all_that_it_has_started() {
     assert!(ends(&file));
 }
 
+#[test]
+fn the_next_start_ends_the_program_of_a_process_that_was_killed_and_removes_its_folder() {
+    let here = tempfile::tempdir().unwrap();
+    let held = Folder::new().unwrap();
+    let (orphan, own) =
+        (here.path().join("flyswarm-trainer-orphan"), here.path().join("flyswarm-trainer-own"));
+    for folder in [&orphan, &own] {
+        fs::create_dir(folder).unwrap();
+        File::create(folder.join(LOCK)).unwrap();
+    }
+    let lock = File::open(own.join(LOCK)).unwrap();
+    lock.lock().unwrap();
+    std::os::unix::fs::symlink(held.path(), here.path().join("flyswarm-trainer-link")).unwrap();
+    let mut program = Command::new("sleep").arg("1000").env(FOLDER, &orphan).spawn().unwrap();
+    end_orphans(here.path());
+    assert!(!program.wait().unwrap().success(), "it was ended");
+    assert!(!orphan.exists() && own.exists() && held.path().join(LOCK).exists());
+}
+
 /// Returns whether the process with the number in this file has ended.
 fn ends(file: &std::path::Path) -> bool {
     let pid = fs::read_to_string(file).unwrap();

@@ -100,6 +100,52 @@ fn a_deal_and_a_release_are_bound_to_context_keys_and_threshold() {
     assert!(!is_opened(of[0], b"release", &[], &Opened { shares: vec![], ..opened }));
 }
 
+/// Returns what a dealer can prove that ignores all lengths: `count` shares and others, for a polynomial of
+/// any degree.
+fn forged(keys: &[PublicKey], polynomial: &[Scalar], count: usize, others: &[Point]) -> Dealt {
+    let of = |polynomial: &[Scalar]| -> Vec<Point> {
+        let share = |(place, key)| (base(key) * value(polynomial, place)).compress().to_bytes();
+        keys[..count].iter().enumerate().map(share).collect()
+    };
+    let masks: Vec<_> = (0..polynomial.len()).map(|j| Scalar::from(100 + j as u64)).collect();
+    let shares = [&of(polynomial)[..], others].concat();
+    let challenge = deal_challenge(keys, 2, b"context", &shares, &of(&masks));
+    let response = |(mask, coefficient): (&Scalar, &Scalar)| (mask + challenge * coefficient).to_bytes();
+    let responses = masks.iter().zip(polynomial).map(response).collect();
+    Dealt { shares, challenge: challenge.to_bytes(), responses }
+}
+
+#[test]
+fn a_proof_of_more_or_fewer_shares_or_coefficients_is_not_sound() {
+    let of = keys(&identities(3));
+    let numbers: Vec<_> = (5..8u8).map(Scalar::from).collect();
+    let sound = |dealt: &Dealt| is_sound(&of, 2, b"context", dealt);
+    let right = forged(&of, &numbers[..2], 3, &[]);
+    assert!(sound(&right));
+    assert!(!sound(&forged(&of, &numbers[..2], 3, &right.shares[..1])), "a share more than keys");
+    assert!(!sound(&forged(&of, &numbers[..2], 2, &[])), "a share fewer than keys");
+    assert!(!sound(&forged(&of, &numbers, 3, &[])), "too high a degree");
+    assert!(!sound(&forged(&of, &numbers[..1], 3, &[])), "each share is the secret");
+}
+
+#[test]
+fn a_proof_of_more_shares_than_were_sealed_opens_nothing() {
+    let (identities, _, dealt) = made(3, 2, 1);
+    let (key, sealed) = (identities[0].public(), [dealt.shares[0]]);
+    let share = opened(&identities, &dealt, 0).shares[0];
+    let secret = Scalar::from(8u8) * *identities[0].scalar();
+    let nonce = Scalar::from(7u8);
+    let masks = [EdwardsPoint::mul_base(&nonce), point(&share).unwrap() * nonce];
+    let masks = masks.map(|mask| mask.compress().to_bytes());
+    let forged = |shares: Vec<Point>| {
+        let challenge = open_challenge(key, b"release", &sealed, &shares, &masks);
+        let response = (nonce + challenge * secret).to_bytes();
+        Opened { shares, challenge: challenge.to_bytes(), response }
+    };
+    assert!(is_opened(key, b"release", &sealed, &forged(vec![share])));
+    assert!(!is_opened(key, b"release", &sealed, &forged(vec![share, dealt.shares[1]])));
+}
+
 /// The dealer proves a polynomial of a higher degree. It has more coefficients than a deal.
 #[test]
 fn shares_that_are_not_of_one_polynomial_cannot_be_proved() {

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::network::{Fault, Network};
 use super::numbers::timing;
+use crate::protocol::memo;
 use crate::protocol::view::HEARTBEAT_MS;
 use crate::session::{Peer, Timing};
 
@@ -98,6 +99,7 @@ fn part(number: u64) {
 
 /// Runs the schedules of this part; `default` is the default number of schedules of all parts.
 fn all(number: u64, default: u64, test: &str, run: impl Fn(u64) -> u64) {
+    memo::use_same_pads();
     let env = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = env("FLYSWARM_SEED") {
         if seed % PARTS == number {

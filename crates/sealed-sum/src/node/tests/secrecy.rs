@@ -43,12 +43,12 @@ fn look(net: &Network) -> (usize, usize) {
         for &peer in &summed {
             for mask in net.streams_of(peer, *sum) {
                 let sign = if mask.sign == Sign::Add { 1 } else { -1 };
-                *left.entry((*mask.key, mask.label, mask.params)).or_default() += sign;
+                *left.entry((**mask.key, mask.label, mask.params)).or_default() += sign;
             }
         }
         left.retain(|_, times| *times != 0);
         let own: BTreeSet<Name> =
-            net.streams_of(*to, *sum).iter().map(|mask| (*mask.key, mask.label, mask.params)).collect();
+            net.streams_of(*to, *sum).iter().map(|mask| (**mask.key, mask.label, mask.params)).collect();
         let unknown = left.keys().filter(|name| !own.contains(*name)).count();
         assert!(unknown > 0, "{to} can read what {from} sends it {direction:?} in {sum:?} over {summed:?}");
         if *direction == Direction::Down {

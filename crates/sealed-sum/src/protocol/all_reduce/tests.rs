@@ -25,8 +25,8 @@ fn random(seed: u64, what: u16, bytes: usize) -> Vec<u8> {
 fn masks(seed: u64, peers: u16, me: u16) -> Arc<Masks> {
     let mask = |other: u16| {
         let (low, high) = (me.min(other), me.max(other));
-        let key = random(seed, 1000 + low * 100 + high, 32).try_into().unwrap();
-        Mask::new(Arc::new(key), "mask", SUM, if me < other { Sign::Add } else { Sign::Subtract })
+        let key: [u8; 32] = random(seed, 1000 + low * 100 + high, 32).try_into().unwrap();
+        Mask::new(Arc::new(key.into()), "mask", SUM, if me < other { Sign::Add } else { Sign::Subtract })
     };
     Arc::new(Masks { word: Word::W64, masks: (0..peers).filter(|&other| other != me).map(mask).collect() })
 }

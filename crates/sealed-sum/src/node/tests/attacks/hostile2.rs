@@ -33,7 +33,7 @@ fn bare(net: &Network, sum: SumId, dealers: &[Peer]) -> Option<Vec<u32>> {
         for mask in net.streams_of(dealer, sum).iter().filter(|mask| mask.label == "pad") {
             pads += 1;
             let mut bytes = vec![0; 4 * total.len()];
-            Stream::new(&*mask.key, "pad", &mask.params).fill(&mut bytes);
+            Stream::new(&mask.key[..], "pad", &mask.params).fill(&mut bytes);
             total.iter_mut().zip(words(&bytes)).for_each(|(word, pad)| *word = word.wrapping_sub(pad));
         }
     }

@@ -433,6 +433,13 @@ fn an_order_to_sum_or_to_accept_that_breaks_any_rule_is_not_followed() {
     let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
     tree.down(Order::Accept(record));
     assert_eq!((&tree.blamed[..], tree.failed.len()), (&[liar][..], 1), "bad shares");
+    // The leader changes a deal of another member. That one is not named, because it has not signed this.
+    let mut tree = Tree::new();
+    let Order::Accept(mut record) = tree.order(accept(0)) else { unreachable!() };
+    record.deals[1].item.dealt.shares.swap(1, 2);
+    let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
+    tree.down(Order::Accept(record));
+    assert_eq!((&tree.blamed[..], tree.failed.len()), (&[][..], 1), "a deal that the leader has changed");
     let later = |tree: &Tree| SumId { ballot: tree.ballot, slot: 1 };
     assert!(!accepted(0, &|tree, record| tree.record(later(tree), record.value.total)), "of a later slot");
     let high = |tree: &Tree, slot| SumId {
