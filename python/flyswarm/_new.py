@@ -1,7 +1,6 @@
 """Makes a session file from the arguments of `Session.new`."""
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from flyswarm import _flyswarm
-from flyswarm._arguments import arguments_named, in_words_of_python, names, plain, whole
+from flyswarm._arguments import (
+    arguments_named,
+    flag,
+    in_words_of_python,
+    label_of,
+    names,
+    path_text,
+    plain,
+    whole,
+)
 from flyswarm._program import LOG
 
 # Arguments with fields of the section of that name.
@@ -32,9 +40,6 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
         raise TypeError(f"peers is {peers!r}, expected a mapping of names to peer ids")
     from_ = given["from_"]
     files = [] if from_ is None else list(from_) if isinstance(from_, list | tuple) else [from_]
-    label = given["label"]
-    if label is not None and not isinstance(label, str):
-        label = whole("label", label, 1, strict=True)
     count, columns = features_of(given["features"])
     values = {
         "task": text("task", task),
@@ -43,10 +48,10 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
         "features": count,
         "columns": columns,
         "classes": classes_of(given["classes"]),
-        "from": [file("from_", path) for path in files],
-        "label": label,
+        "from": [path_text("from_", path) for path in files],
+        "label": label_of(given["label"]),
         "group": None if given["group"] is None else text("group", given["group"]),
-        "map": None if given["map"] is None else file("map", given["map"]),
+        "map": path_text("map", given["map"]),
         "min_rows": None if given["min_rows"] is None else whole("min_rows", given["min_rows"]),
         "options": dict(options_of(given)),
         "fields": fields_of(given),
@@ -65,13 +70,6 @@ def text(name, value):
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}, expected a str")
     return str(value)
-
-
-def file(name, value):
-    """Returns a path as a text. Raises TypeError for a value of another type."""
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} is {value!r}, expected a path")
-    return text(name, os.fspath(value))
 
 
 def place(peer, id):
@@ -109,17 +107,14 @@ def classes_of(classes):
 def options_of(given):
     """Yields the options of the task that are given, with their values."""
     for name in SWITCHES:
-        value = given[name]
-        if not isinstance(value, bool | np.bool_):
-            raise TypeError(f"{name} is {value!r}, expected a bool")
-        if value:
+        if flag(name, given[name]):
             yield name.replace("_", "-"), True
     for name in NUMBERS:
         if given[name] is not None:
             yield name, whole(name, given[name])
     for name in FILES:
         if given[name] is not None:
-            yield name, file(name, given[name])
+            yield name, path_text(name, given[name])
     for name in ("network", "hash", "hamming"):
         if given[name] is not None:
             yield name, text(name, given[name])
