@@ -1,10 +1,11 @@
 """Compares the code for one federation of a CNN in flyswarm and in Flower: lines, names, settings, commands.
 
     pip install ./python torch 'flwr[simulation]'
-    python3 lab/scripts/compare-quickstart.py [SEEDS]          # --count only counts
+    python3 lab/scripts/compare-quickstart.py [SEEDS]     # --count only counts, --without-flower needs no flwr
 
 Both programs in lab/quickstart train the network from the same first weights, and use the rows of
-lab/quickstart/digits.py. Each runs with SEEDS seeds (3); the order of the batches is drawn. Flower's app has
+lab/quickstart/digits.py, as does plain FedAvg in PyTorch (plain.py). Each runs with SEEDS seeds (3); the order of
+the batches is drawn. Flower's app has
 the form of its quickstart for PyTorch: a server app, a client app and a pyproject.toml. Lines are lines of code
 without blank lines, comments and docstrings. Names are the names that are imported from the library. Settings are
 keyword arguments of calls of the library, keys of mappings in these calls, and keys in the section [tool.flwr].
@@ -108,6 +109,8 @@ def run(name, command, folder, home):
     """Runs a command. Returns its accuracy and its seconds."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     own = {"PATH": path, "PYTHONPATH": str(HERE), "HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0"}
+    # Ray's workers would otherwise have the lowest priority.
+    own["RAY_worker_niceness"] = "0"
     environment = {**os.environ, **own}
     begun = time.monotonic()
     out = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200)
@@ -144,17 +147,21 @@ def main():
             program = Path(sys.executable).with_name("flwr")
             four = ["--stream", "--federation-config", "num-supernodes=4"]
             flwr = [program, "run", ".", "local", *four, "--run-config"]
+            python = lambda name, seed: run(name, [sys.executable, name, str(seed)], HERE, home)
             try:
-                ran = [
-                    [run("flyswarm", [sys.executable, "swarm.py", str(seed)], HERE, home) for seed in range(seeds)],
-                    [run("Flower", [*flwr, f"seed={seed}"], HERE / "flower", home) for seed in range(seeds)],
-                ]
+                ran = [[python(name, seed) for seed in range(seeds)] for name in ("swarm.py", "plain.py")]
+                if "--without-flower" not in sys.argv[1:]:
+                    flower_app = HERE / "flower"
+                    ran.insert(1, [run("Flower", [*flwr, f"seed={seed}"], flower_app, home) for seed in range(seeds)])
             finally:
                 end(home)
         told = lambda found: ", ".join(f"{accuracy:.3f}" for accuracy, _ in found)
         mean = lambda found: f"{statistics.mean(accuracy for accuracy, _ in found):.3f} ({told(found)})"
-        rows.append((f"accuracy on the test rows, mean of {seeds}", *map(mean, ran)))
-        rows.append(("seconds, 20 rounds", *(f"{min(seconds for _, seconds in found):.0f}" for found in ran)))
+        *both, plain = ran
+        rows.append((f"accuracy on the test rows, mean of {seeds}", *map(mean, both), *[""] * (2 - len(both))))
+        best = [f"{min(seconds for _, seconds in found):.0f}" for found in both]
+        rows.append(("seconds, 20 rounds", *best, *[""] * (2 - len(both))))
+        print(f"plain FedAvg in PyTorch: {mean(plain)}")
     print("| | flyswarm | Flower |\n| --- | --- | --- |")
     for row in rows:
         print(f"| {row[0]} | {row[1]} | {row[2]} |")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,20 +65,20 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
     return made
 
 
-def text(name, value):
+def text(name: str, value: Any) -> str:
     """Returns a text. Raises TypeError for a value of another type."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}, expected a str")
     return str(value)
 
 
-def place(peer, id):
+def place(peer: Any, id: Any) -> tuple[str, list[str]]:
     """Returns the id of a peer and the list of its addresses."""
     id, _, address = text(f"peers[{peer!r}]", getattr(id, "peer_id", id)).partition("@")
     return id, [address] if address else []
 
 
-def features_of(features):
+def features_of(features: Any) -> tuple[int | None, list[str]]:
     """Returns the number of features, or None and their names."""
     if features is None:
         return None, []
@@ -89,7 +89,7 @@ def features_of(features):
     return None, names("features", features)
 
 
-def classes_of(classes):
+def classes_of(classes: Any) -> list[str]:
     """Returns the names of the classes."""
     if classes is None:
         return []
@@ -104,7 +104,7 @@ def classes_of(classes):
     return names("classes", range(first, last + 1))
 
 
-def options_of(given):
+def options_of(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields the options of the task that are given, with their values."""
     for name in SWITCHES:
         if flag(name, given[name]):
@@ -126,7 +126,7 @@ def options_of(given):
         yield "epsilon", budget(given["epsilon"])
 
 
-def budget(epsilon):
+def budget(epsilon: Any) -> Any:
     """Returns the budget as a number, from a number or the text of one."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.number | str):
         raise TypeError(f"epsilon is {epsilon!r}, expected a number")
@@ -136,7 +136,7 @@ def budget(epsilon):
         raise ValueError(f"epsilon is {epsilon!r}, expected a number") from None
 
 
-def fields_of(given):
+def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of the session file, by section."""
     for name in ("set", *SECTIONS):
         if given[name] is not None and not isinstance(given[name], Mapping):
