@@ -4,6 +4,8 @@
 
 #[cfg(feature = "net")]
 mod bindings;
+#[cfg(feature = "net")]
+mod calls;
 mod console;
 #[cfg(feature = "net")]
 mod dashboard;
@@ -39,8 +41,8 @@ mod tune;
 
 #[cfg(feature = "net")]
 pub use bindings::{
-    address, builder, call, declare, network_rows, new_session, own_part, page, program, rows, settings,
-    trained_by,
+    address, builder, call, declare, network_rows, new_session, own_part, page, program, round_file, rows,
+    settings, trained_by, with_rounds,
 };
 #[cfg(feature = "net")]
 pub use join::observers::Observers;

@@ -6,6 +6,7 @@ pub(crate) use flyswarm_data::prepare;
 pub(crate) use flyswarm_data::prepare::read::Dialect;
 #[doc(inline)]
 pub use flyswarm_data::{
-    Column, DataError, Dataset, Expected, Format, Group, LabelColumn, Loaded, NamedBy, load, load_named,
+    Column, Contents, DataError, Dataset, Expected, Format, Group, LabelColumn, Loaded, NamedBy, load,
+    load_named,
 };
 pub(crate) use flyswarm_data::{MAX_FEATURES, column_texts, deal, digits, groups, npz_digest, site, split};

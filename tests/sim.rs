@@ -497,7 +497,7 @@ fn with_a_group_column_held_out_visits_tell_how_new_patients_fare() {
     let found = ["", "group = \"patient\"\n"].map(|group| {
         let table = format!("[table]\nlabel = \"outcome\"\n{group}{}", described());
         std::fs::write(folder.path().join("columns.toml"), table).unwrap();
-        let text = "peers = 3\n[task]\nm = 16384\ns = 4\nrho = 32\nscore = \"decay\"\nscaling = \"standard\"\n\
+        let text = "peers = 3\nseed = 0\n[task]\nm = 16384\ns = 4\nrho = 32\nscore = \"decay\"\nscaling = \"standard\"\n\
                     evaluate = { held_out = 30 }\n[data]\nset = \"visits.csv\"\ncolumns_from = \"columns.toml\"\n\
                     [expect]\npooled = true\n";
         let file = File::parse(text, "test".into(), folder.path().into(), false).unwrap();
@@ -509,7 +509,7 @@ fn with_a_group_column_held_out_visits_tell_how_new_patients_fare() {
         (held_out, results.runs[0].accuracy.as_ref().unwrap().swarm)
     });
     let [(seen, _), (held_out, new)] = found;
-    assert!(seen > 0.9, "{seen}: visits of known patients");
+    assert!(seen > 0.95, "{seen}: visits of known patients");
     assert!((0.3..0.7).contains(&new), "{new}: new patients, by chance");
     assert!((held_out - new).abs() < 0.15, "{held_out} is near {new}");
 }

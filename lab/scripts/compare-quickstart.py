@@ -1,9 +1,11 @@
 """Compares the code for one federation of a CNN in flyswarm and in Flower: lines, names, settings, commands.
 
     pip install ./python torch 'flwr[simulation]'
-    python3 lab/scripts/compare-quickstart.py          # --count only counts
+    python3 lab/scripts/compare-quickstart.py [SEEDS]     # --count only counts, --without-flower needs no flwr
 
-Both programs in lab/quickstart train the network and use the rows of lab/quickstart/digits.py. Flower's app has
+Both programs in lab/quickstart train the network from the same first weights, and use the rows of
+lab/quickstart/digits.py, as does plain FedAvg in PyTorch (plain.py). Each runs with SEEDS seeds (3); the order of
+the batches is drawn. Flower's app has
 the form of its quickstart for PyTorch: a server app, a client app and a pyproject.toml. Lines are lines of code
 without blank lines, comments and docstrings. Names are the names that are imported from the library. Settings are
 keyword arguments of calls of the library, keys of mappings in these calls, and keys in the section [tool.flwr].
@@ -14,6 +16,7 @@ import io
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -104,7 +107,11 @@ def counted(files, library):
 
 def run(name, command, folder, home):
     """Runs a command. Returns its accuracy and its seconds."""
-    environment = {**os.environ, "PYTHONPATH": str(HERE), "HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {"PATH": path, "PYTHONPATH": str(HERE), "HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0"}
+    # Ray's workers would otherwise have the lowest priority.
+    own["RAY_worker_niceness"] = "0"
+    environment = {**os.environ, **own}
     begun = time.monotonic()
     out = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200)
     found = re.search(r"accuracy (\d\.\d+)", out.stdout + out.stderr)
@@ -124,6 +131,7 @@ def end(home):
 
 
 def main():
+    seeds = int(next(filter(str.isdecimal, sys.argv[1:]), "3"))
     swarm, flower = counted(SWARM, "flyswarm"), counted(FLOWER, "flwr")
     project = set(keys(tomllib.loads(PROJECT.read_text("utf-8"))["tool"]["flwr"]))
     rows = [
@@ -138,15 +146,22 @@ def main():
         with tempfile.TemporaryDirectory() as home:
             program = Path(sys.executable).with_name("flwr")
             four = ["--stream", "--federation-config", "num-supernodes=4"]
+            flwr = [program, "run", ".", "local", *four, "--run-config"]
+            python = lambda name, seed: run(name, [sys.executable, name, str(seed)], HERE, home)
             try:
-                ran = [
-                    run("flyswarm", [sys.executable, "swarm.py"], HERE, home),
-                    run("Flower", [program, "run", ".", "local", *four], HERE / "flower", home),
-                ]
+                ran = [[python(name, seed) for seed in range(seeds)] for name in ("swarm.py", "plain.py")]
+                if "--without-flower" not in sys.argv[1:]:
+                    flower_app = HERE / "flower"
+                    ran.insert(1, [run("Flower", [*flwr, f"seed={seed}"], flower_app, home) for seed in range(seeds)])
             finally:
                 end(home)
-        rows.append(("accuracy on the test rows", *(f"{accuracy:.3f}" for accuracy, _ in ran)))
-        rows.append(("seconds, 20 rounds", *(f"{seconds:.0f}" for _, seconds in ran)))
+        told = lambda found: ", ".join(f"{accuracy:.3f}" for accuracy, _ in found)
+        mean = lambda found: f"{statistics.mean(accuracy for accuracy, _ in found):.3f} ({told(found)})"
+        *both, plain = ran
+        rows.append((f"accuracy on the test rows, mean of {seeds}", *map(mean, both), *[""] * (2 - len(both))))
+        best = [f"{min(seconds for _, seconds in found):.0f}" for found in both]
+        rows.append(("seconds, 20 rounds", *best, *[""] * (2 - len(both))))
+        print(f"plain FedAvg in PyTorch: {mean(plain)}")
     print("| | flyswarm | Flower |\n| --- | --- | --- |")
     for row in rows:
         print(f"| {row[0]} | {row[1]} | {row[2]} |")

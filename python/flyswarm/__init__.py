@@ -17,10 +17,10 @@ from flyswarm._local import Federation, local
 from flyswarm._network import Network
 from flyswarm._personal import KNNPerClassifier
 from flyswarm._plots import Page
-from flyswarm._program import simulate
 from flyswarm._propagation import LabelPropagation
 from flyswarm._results import Labels
 from flyswarm._session import Session
+from flyswarm._simulation import simulate
 from flyswarm._training import FedAvg, Round
 
 __version__ = version("flyswarm")

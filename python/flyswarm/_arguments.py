@@ -5,6 +5,7 @@ import difflib
 import functools
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -53,6 +54,32 @@ def names(name: str, values: Any) -> list[str]:
     return [str(each) for each in found]
 
 
+def texts(name: str, values: Any) -> list[str]:
+    """Returns the texts of an iterable; a text alone is one of them."""
+    return [values] if isinstance(values, str) else names(name, values)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Returns a bool. Raises TypeError for a value of another type."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} is {value!r}, expected a bool")
+    return bool(value)
+
+
+def label_of(label: Any) -> int | str | None:
+    """Returns a label column: its name, its number from 1, "last", "none", or None."""
+    return label if label is None or isinstance(label, str) else whole("label", label, 1, strict=True)
+
+
+def path_text(name: str, value: Any, needed: bool = False) -> str | None:
+    """Returns a path as a text. None stays None, unless a path is `needed`."""
+    if value is None and not needed:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{name} is {value!r}, expected a path")
+    return str(value)
+
+
 def plain(value: Any) -> Any:
     """Returns a value that a session file can have, of Python's own types."""
     if isinstance(value, np.ndarray | np.generic):
@@ -74,32 +101,17 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is of the type {type(value).__name__}, which a session file does not have")
 
 
-def toml(value: Any) -> str:
-    """Returns a value in the syntax of a session file."""
-    value = plain(value)
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        hidden = lambda found: f"\\u{ord(found[0]):04x}"
-        return '"' + re.sub("[\x00-\x1f\x7f]", hidden, escaped) + '"'
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(toml(each) for each in value) + "]"
-    return repr(value)
-
-
-def suggests(*others: Callable[..., Any]) -> Callable[[Function], Function]:
+def suggests(
+    *others: Callable[..., Any], without: tuple[str, ...] = ()
+) -> Callable[[Function], Function]:
     """Makes the TypeError of an unknown keyword name the nearest right one.
 
-    A function with `**given` takes the keywords of `others`.
+    A function with `**given` takes the keywords of `others`, but not those of `without`.
     """
 
     def decorated(function: Function) -> Function:
-        functions: tuple[Callable[..., Any], ...] = (function, *others)
-        known = [name for one in functions for name in inspect.signature(one).parameters]
-        known = [name for name in known if name not in ("self", "cls", "given")]
+        signature = merged(function, others, without)
+        known = [name for name in signature.parameters if name not in ("self", "cls")]
 
         def check(given: Mapping[str, Any]) -> None:
             for name in given:
@@ -114,9 +126,22 @@ def suggests(*others: Callable[..., Any]) -> Callable[[Function], Function]:
             check(given)
             return function(*args, **given)
 
+        checked.__signature__ = signature  # type: ignore[attr-defined]
         return checked  # type: ignore[return-value]
 
     return decorated
+
+
+def merged(
+    function: Callable[..., Any], others: tuple[Callable[..., Any], ...], without: tuple[str, ...]
+) -> inspect.Signature:
+    """Returns the signature of a function, with the keywords of `others` for its `**given`."""
+    first = inspect.signature(function)
+    own = [each for each in first.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    known = {*without, *(each.name for each in own)}
+    taken = [each for other in others for each in inspect.signature(other).parameters.values()]
+    taken = [each for each in taken if each.kind is each.KEYWORD_ONLY and each.name not in known]
+    return first.replace(parameters=[*own, *taken])
 
 
 def in_words_of_python(text: str) -> str:

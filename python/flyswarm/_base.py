@@ -15,7 +15,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 
 from flyswarm._events import SessionWarning
-from flyswarm._files import prepared
+from flyswarm._files import table
 from flyswarm._flyswarm import LearntRows
 from flyswarm._labels import codes_of
 from flyswarm._rows import each, seed_bytes
@@ -184,7 +184,7 @@ class Made(Protocol):
     def classes(self) -> list[str]: ...
     @property
     def columns(self) -> list[str]: ...
-    def prepare(self, file: Any) -> NDArray[np.float32]: ...
+    def prepare(self, file: bytes) -> NDArray[np.float32]: ...
 
 
 class SessionClassifier(Classifier):
@@ -202,7 +202,7 @@ class SessionClassifier(Classifier):
         """Returns the features of rows. A frame can be one of the table that the session describes."""
         check_is_fitted(self)
         if self._is_table(X):
-            return prepared(X, self._made().prepare)
+            return self._made().prepare(table(X))
         rows: NDArray[Any] = validate_data(self, X, reset=False)
         return rows
 

@@ -11,16 +11,17 @@ import numpy as np
 from flyswarm import _tensors
 from flyswarm._flyswarm import OwnModel
 from flyswarm._flyswarm import declare as listed
+from flyswarm._saved import Saved
 
 RULES = ("average", "keep-own", "first")
 NAMES = {np.dtype(text): name for name, text in _tensors.TYPES.items() if name != "BF16"}
 
 
-class Declared(dict):
+class Declared(Saved, dict):
     """Fields of the section `fedavg` of a session that trains a model.
 
     It has `network`, `tensors` (a list of dicts with `name`, `dtype`, `shape`, `rule` and `range`) and
-    `initial`. `Session.new(..., task="fedavg", fedavg={**declared, "rounds": 20})` makes the session.
+    `initial`. `Session.new(..., task="fedavg", fedavg=declared | {"rounds": 20})` makes the session.
 
     Attributes
     ----------
@@ -33,34 +34,17 @@ class Declared(dict):
     >>> declared = declare({"w": np.zeros((2, 3)), "steps": np.array(0)})
     >>> [(each["name"], each["rule"]) for each in declared["tensors"]]
     [('w', 'average'), ('steps', 'first')]
+    >>> (declared | {"rounds": 20})["rounds"]
+    20
     """
 
     def __init__(self, fields, file):
         super().__init__(fields)
         self.file = file
 
-    def save(self, path):
-        """Writes the first weights.
-
-        Parameters
-        ----------
-        path : path
-            The file, such as "model.safetensors". Every peer puts it next to the session file, or gives it
-            as `initial=`.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-
-        Examples
-        --------
-        >>> declare({"w": [0.0]}).save("missing/model.safetensors")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        FileNotFoundError: ...
-        """
-        Path(path).write_bytes(self.file)
+    def __or__(self, fields):
+        """Returns these fields with others of the section `fedavg`, which count."""
+        return Declared({**self, **fields}, self.file)
 
 
 def declare(model, rules=None):
@@ -140,7 +124,7 @@ def tensors_of(session):
     return tomllib.loads(session.text).get("fedavg", {}).get("tensors", [])
 
 
-class Weights:
+class Weights(Saved):
     """Model that a session of the task "fedavg" has trained, and that only its users can compute.
 
     Parameters

@@ -5,22 +5,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flyswarm._saved import Saved
 from flyswarm._session import Session
 
 Rule = Literal["average", "keep-own", "first"]
 
-class Declared(dict[str, Any]):
-    file: bytes
+class Declared(Saved, dict[str, Any]):
     def __init__(self, fields: Mapping[str, Any], file: bytes) -> None: ...
-    def save(self, path: str | PathLike[str]) -> None: ...
+    def __or__(self, fields: Mapping[str, Any]) -> Declared: ...  # type: ignore[override]
 
 def declare(model: Any, rules: Mapping[str, Rule] | None = None) -> Declared: ...
 def weights_of(model: Any) -> Mapping[str, Any]: ...
 def dtypes_of(model: Any) -> dict[str, str]: ...
 def tensors_of(session: Session) -> list[dict[str, Any]]: ...
 
-class Weights:
-    file: bytes
+class Weights(Saved):
     weights_: dict[str, NDArray[Any]]
     classes_: list[str]
     digest: str

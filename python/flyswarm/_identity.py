@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from flyswarm import _flyswarm
-from flyswarm._program import call, options
+from flyswarm._arguments import path_text
+from flyswarm._program import call
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Identity:
         >>> made.path.name, len(made.peer_id)
         ('wards.key', 52)
         """
-        found = json.loads(call("id", "--new", "--json", *options({"key": path})))
+        found = json.loads(call("id", key=path_text("path", path)))
         return cls(Path(found["key"]), found["peer_id"])
 
     @classmethod
@@ -152,5 +153,5 @@ class Ledger:
         >>> ledger.datasets, ledger.charges
         ([], [])
         """
-        found = json.loads(call("ledger", "--json", *options({"key": path_of(key)})))
+        found = json.loads(call("ledger", key=path_text("key", path_of(key))))
         return cls(Path(found["ledger"]), found["datasets"], found["charges"])

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from flyswarm import _flyswarm
-from flyswarm._arguments import arguments_named, whole
+from flyswarm._arguments import arguments_named, label_of, path_text, texts, whole
 from flyswarm._events import Event, Progress, SessionWarning
-from flyswarm._files import temporary, write_arrays, write_table
+from flyswarm._files import archive, table
 from flyswarm._identity import path_of
 from flyswarm._labels import named, typed
 from flyswarm._plots import Page, plot
@@ -163,7 +163,7 @@ def join(
             session.text,
             path_of(key),
             rows,
-            listen=list(listen),
+            listen=texts("listen", listen),
             mdns=mdns,
             network_key=network_key,
             state=state,
@@ -177,7 +177,7 @@ def join(
             hold_out=None if hold_out is None else whole("hold_out", hold_out, 1, 50, strict=True),
             metrics=None if metrics is None else str(metrics),
             page=None if page is None else str(page),
-            trace=None if trace is None else os.fspath(trace),
+            trace=trace,
         )
     shown = Progress(session.name) if progress else contextlib.nullcontext()
     callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
@@ -222,50 +222,29 @@ def joined(session, classes, said, receipt, file, learnt, own, page):
 
 def personal_of(session, network, *given):
     """Returns the personal classifier of a network and this peer's rows, which `given` describes."""
-    with as_file(session, *given) as (path, label, written, map, drop):
-        X, codes, groups = network._layers.rows(path, label, written, map, drop)
+    X, codes, groups = network._layers.rows(*source_of(session, *given))
     return network._personalised(X, network.classes_[codes], groups)
 
 
 def rows_of(session, X, y, label, map=None, drop=()):
     """Returns the rows after the checks that `flyswarm join` applies to a file."""
-    with as_file(session, X, y, label, map, drop) as (path, label, written, map, drop):
-        name = "X" if written else os.fspath(path)
-        return _flyswarm.SessionRows.read(session.text, path, label, name, written, map, drop)
+    return _flyswarm.SessionRows.read(session.text, *source_of(session, X, y, label, map, drop))
 
 
-def label_column(label):
-    """Returns the label column as the extension names it, from a name or a number from 1."""
-    if label is None or isinstance(label, str) and label in ("last", "none"):
-        return label
-    return f"name:{label}" if isinstance(label, str) else str(whole("label", label, 1, strict=True))
-
-
-@contextlib.contextmanager
-def as_file(session, X, y, label, map, drop):
-    """Yields a file of rows, its label column, whether it was written here, map file and columns to drop."""
-    map = None if map is None else os.fspath(map)
-    drop = [drop] if isinstance(drop, str) else [str(column) for column in drop]
+def source_of(session, X, y, label, map, drop):
+    """Returns the file of rows, its label column, its contents if in memory, the map and columns to drop."""
+    map, drop = path_text("map", map), texts("drop", drop)
     if isinstance(X, (str, os.PathLike)):
-        yield X, label_column(label), False, map, drop
-        return
+        return X, label_of(label), None, map, drop
     labels = None if y is None else named(y, session.classes)
     frame = hasattr(X, "columns")
-    table = tomllib.loads(session.text).get("table")
-    if frame and table is not None:
-        # The session describes the columns, so the frame is written unchanged, including texts and
-        # missing values.
-        column = table.get("label", "label")
-        write, name, label = lambda path: write_table(path, X, labels, column), "rows.csv", None
-    else:
-        columns = [str(column) for column in X.columns] if frame else None
-        write, name = lambda path: write_arrays(path, X, labels, columns), "rows.npz"
-        label = "none" if labels is None else "last"
-    with temporary(write, name) as path:
-        try:
-            yield path, label, True, map, drop
-        except ValueError as error:
-            raise ValueError(str(error).replace(str(path), "X")) from None
+    described = tomllib.loads(session.text).get("table")
+    if frame and described is not None:
+        # The session describes the columns, so the frame is passed unchanged, including texts and missing
+        # values.
+        return "X", None, table(X, labels, described.get("label", "label")), map, drop
+    columns = [str(column) for column in X.columns] if frame else None
+    return "X", "none" if labels is None else "last", archive(X, labels, columns), map, drop
 
 
 def labels_of(session, X, y):

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+from flyswarm._arguments import suggests
 from flyswarm._events import Progress, SessionWarning
 from flyswarm._identity import Identity
 from flyswarm._joining import TICK
@@ -63,6 +64,7 @@ class Federation(list):
         return figures.get("headline", "no rounds")
 
 
+@suggests(Session.join, without=("key",))
 def local(session, parts, *, trainers=None, progress=False, on_event=None, **given):
     """Runs a whole federation on this machine: all peers of a session, each with its part of the rows.
 
@@ -191,7 +193,7 @@ def run(session, keys, parts, trainers, progress, on_event, given):
                     stop.set()
                 else:
                     if event.kind == "warning":
-                        warnings.warn(f"{name}: {event.fields['message']}", SessionWarning, stacklevel=3)
+                        warnings.warn(f"{name}: {event.fields['message']}", SessionWarning, stacklevel=4)
                     if progress and name == first:
                         shown(event)
                     if on_event is not None:

@@ -1,20 +1,20 @@
 """The network of a session of the task "fedavg" as a classifier."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from flyswarm import _tensors
+from flyswarm._arguments import path_text
 from flyswarm._base import SessionClassifier
-from flyswarm._files import temporary
 from flyswarm._flyswarm import Layers
 from flyswarm._program import call
 from flyswarm._rows import each
+from flyswarm._saved import Saved
 
 
-class Network(SessionClassifier):
+class Network(Saved, SessionClassifier):
     """Network that a session of the task "fedavg" has trained. Probabilities are the softmax of its scores.
 
     It is fitted from the start and cannot be fitted again. Wrappers of scikit-learn that fit their estimator,
@@ -103,28 +103,6 @@ class Network(SessionClassifier):
         """
         return cls(Path(path).read_bytes(), classes)
 
-    def save(self, path):
-        """Writes the file of the network, which the commands of the program read.
-
-        Parameters
-        ----------
-        path : path
-            The file. An existing file is replaced.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-
-        Examples
-        --------
-        >>> network.save("missing/wards.safetensors")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        FileNotFoundError: ...
-        """
-        Path(path).write_bytes(self.file)
-
     def to_onnx(self, path):
         """Writes the network with its scaling as a graph of ONNX. `docs/python.md` describes it.
 
@@ -148,8 +126,7 @@ class Network(SessionClassifier):
         ...     os.path.getsize(f"{folder}/wards.onnx") > 100
         True
         """
-        with temporary(lambda file: file.write_bytes(self.file), "network.safetensors") as file:
-            call("export", file, f"--out={os.fspath(path)}")
+        call("onnx", self.file, out=path_text("path", path, needed=True))
 
     def fit(self, X, y=None):
         """Refuses, because a network is fitted from the start.

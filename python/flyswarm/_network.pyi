@@ -5,9 +5,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flyswarm._personal import KNNPerClassifier
+from flyswarm._saved import Saved
 
-class Network:
-    file: bytes
+class Network(Saved):
     classes: ArrayLike | None
     classes_: NDArray[Any]
     n_features_in_: int
@@ -16,7 +16,6 @@ class Network:
     def __init__(self, file: bytes, classes: ArrayLike | None = None) -> None: ...
     @classmethod
     def load(cls, path: str | PathLike[str], classes: ArrayLike | None = None) -> Self: ...
-    def save(self, path: str | PathLike[str]) -> None: ...
     def to_onnx(self, path: str | PathLike[str]) -> None: ...
     def fit(self, X: Any, y: ArrayLike | None = None) -> NoReturn: ...
     def personalise(

@@ -1,15 +1,23 @@
 """Makes a session file from the arguments of `Session.new`."""
 
 import json
-import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from flyswarm import _flyswarm
-from flyswarm._arguments import arguments_named, in_words_of_python, names, plain, whole
+from flyswarm._arguments import (
+    arguments_named,
+    flag,
+    in_words_of_python,
+    label_of,
+    names,
+    path_text,
+    plain,
+    whole,
+)
 from flyswarm._program import LOG
 
 # Arguments with fields of the section of that name.
@@ -32,9 +40,6 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
         raise TypeError(f"peers is {peers!r}, expected a mapping of names to peer ids")
     from_ = given["from_"]
     files = [] if from_ is None else list(from_) if isinstance(from_, list | tuple) else [from_]
-    label = given["label"]
-    if label is not None and not isinstance(label, str):
-        label = whole("label", label, 1, strict=True)
     count, columns = features_of(given["features"])
     values = {
         "task": text("task", task),
@@ -43,10 +48,10 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
         "features": count,
         "columns": columns,
         "classes": classes_of(given["classes"]),
-        "from": [file("from_", path) for path in files],
-        "label": label,
+        "from": [path_text("from_", path) for path in files],
+        "label": label_of(given["label"]),
         "group": None if given["group"] is None else text("group", given["group"]),
-        "map": None if given["map"] is None else file("map", given["map"]),
+        "map": path_text("map", given["map"]),
         "min_rows": None if given["min_rows"] is None else whole("min_rows", given["min_rows"]),
         "options": dict(options_of(given)),
         "fields": fields_of(given),
@@ -60,27 +65,20 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
     return made
 
 
-def text(name, value):
+def text(name: str, value: Any) -> str:
     """Returns a text. Raises TypeError for a value of another type."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}, expected a str")
     return str(value)
 
 
-def file(name, value):
-    """Returns a path as a text. Raises TypeError for a value of another type."""
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{name} is {value!r}, expected a path")
-    return text(name, os.fspath(value))
-
-
-def place(peer, id):
+def place(peer: Any, id: Any) -> tuple[str, list[str]]:
     """Returns the id of a peer and the list of its addresses."""
     id, _, address = text(f"peers[{peer!r}]", getattr(id, "peer_id", id)).partition("@")
     return id, [address] if address else []
 
 
-def features_of(features):
+def features_of(features: Any) -> tuple[int | None, list[str]]:
     """Returns the number of features, or None and their names."""
     if features is None:
         return None, []
@@ -91,7 +89,7 @@ def features_of(features):
     return None, names("features", features)
 
 
-def classes_of(classes):
+def classes_of(classes: Any) -> list[str]:
     """Returns the names of the classes."""
     if classes is None:
         return []
@@ -106,20 +104,17 @@ def classes_of(classes):
     return names("classes", range(first, last + 1))
 
 
-def options_of(given):
+def options_of(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields the options of the task that are given, with their values."""
     for name in SWITCHES:
-        value = given[name]
-        if not isinstance(value, bool | np.bool_):
-            raise TypeError(f"{name} is {value!r}, expected a bool")
-        if value:
+        if flag(name, given[name]):
             yield name.replace("_", "-"), True
     for name in NUMBERS:
         if given[name] is not None:
             yield name, whole(name, given[name])
     for name in FILES:
         if given[name] is not None:
-            yield name, file(name, given[name])
+            yield name, path_text(name, given[name])
     for name in ("network", "hash", "hamming"):
         if given[name] is not None:
             yield name, text(name, given[name])
@@ -131,7 +126,7 @@ def options_of(given):
         yield "epsilon", budget(given["epsilon"])
 
 
-def budget(epsilon):
+def budget(epsilon: Any) -> Any:
     """Returns the budget as a number, from a number or the text of one."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.number | str):
         raise TypeError(f"epsilon is {epsilon!r}, expected a number")
@@ -141,7 +136,7 @@ def budget(epsilon):
         raise ValueError(f"epsilon is {epsilon!r}, expected a number") from None
 
 
-def fields_of(given):
+def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of the session file, by section."""
     for name in ("set", *SECTIONS):
         if given[name] is not None and not isinstance(given[name], Mapping):

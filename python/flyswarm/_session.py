@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Generic
 
 from flyswarm import _flyswarm
-from flyswarm._arguments import suggests
-from flyswarm._files import temporary
+from flyswarm._arguments import (
+    flag,
+    in_words_of_python,
+    label_of,
+    path_text,
+    suggests,
+    texts,
+    whole,
+)
 from flyswarm._identity import path_of
 from flyswarm._joining import Result, join, rows_of
 from flyswarm._new import new_session
-from flyswarm._program import call, called, options
+from flyswarm._program import call, called
 
 
 class Session(Generic[Result]):
@@ -148,6 +155,7 @@ class Session(Generic[Result]):
         return cls(new_session(name, peers, task, given))
 
     @classmethod
+    @suggests()
     def load(cls, path):
         """Reads a session file.
 
@@ -172,7 +180,7 @@ class Session(Generic[Result]):
         ...
         ValueError: missing.toml: cannot be read: ...
         """
-        call("session", "check", path)
+        call("check", file=path_text("path", path, needed=True))
         return cls(Path(path).read_text("utf-8"))
 
     def save(self, path):
@@ -272,8 +280,8 @@ class Session(Generic[Result]):
         ----------
         key : Identity or path or None
             Key of this peer. None means the default key of the program.
-        wait : float or None
-            Longest time in seconds to look for the other peers.
+        wait : int or None
+            Longest time in seconds to look for the other peers, 1 to 3600; None means 15.
         listen : sequence of str
             Addresses to listen on.
         no_mdns : bool, default=False
@@ -301,18 +309,30 @@ class Session(Generic[Result]):
         >>> findings[-1]["could_start"], findings[-1]["ready"], findings[-1]["needed"]
         (False, 1, 3)
         """
-        given = {
-            "key": path_of(key), "wait": wait, "listen": listen, "no-mdns": no_mdns, "state": state,
-            "network-key": network_key, "out": out, "data": data, "map": map, "label": label,
-        }  # fmt: skip
-        with self._file() as path:
-            text, error = called("doctor", path, "--json", *options(given))
+        text, error = called(
+            "doctor",
+            session=self.text,
+            key=path_text("key", path_of(key)),
+            wait=None if wait is None else whole("wait", wait, 1, 3600, strict=True),
+            listen=texts("listen", listen),
+            no_mdns=flag("no_mdns", no_mdns),
+            network_key=path_text("network_key", network_key),
+            state=path_text("state", state),
+            out=path_text("out", out),
+            data=path_text("data", data),
+            map=path_text("map", map),
+            label=label_of(label),
+        )
         findings = [json.loads(line) for line in text.splitlines()]
+        for found in findings:
+            words = [name for name in ("text", "advice") if name in found]
+            found.update({name: in_words_of_python(found[name]) for name in words})
         # The verdict that the session could not start is a finding, not an error.
         if error is not None and not (findings and findings[-1].get("check") == "verdict"):
             raise error
         return findings
 
+    @suggests()
     def forecast(self, rows):
         """Estimates the quality of the model of a private session, on synthetic rows.
 
@@ -337,8 +357,7 @@ class Session(Generic[Result]):
         >>> private.forecast(20)["useful"]
         False
         """
-        with self._file() as path:
-            return json.loads(call("session", "forecast", path, f"--rows={rows}", "--json"))
+        return json.loads(call("forecast", session=self.text, rows=whole("rows", rows, strict=True)))
 
     @suggests()
     def join(
@@ -370,9 +389,7 @@ class Session(Generic[Result]):
     ):
         """Joins the session until this peer has its result and no other peer needs this peer.
 
-        Rows in memory are checked in the same way as `flyswarm join` checks a file. On Linux they stay in
-        memory. Elsewhere they are written to a folder that only this user can read. That file is removed
-        after the check, before any message is sent.
+        Rows in memory are checked in the same way as `flyswarm join` checks a file, and stay in memory.
 
         Parameters
         ----------
@@ -441,7 +458,8 @@ class Session(Generic[Result]):
         ValueError
             If an argument does not fit the session. No message was sent.
         SessionError
-            If the session could not be finished.
+            If the session could not be finished. With the task "fedavg" the weights of the last round are in
+            a file next to the key, which the text names.
         OSError
             If the disk or the network of this machine failed.
         LeftError
@@ -543,7 +561,3 @@ class Session(Generic[Result]):
 
     def _rows(self, X, y, label, map=None, drop=()):
         return rows_of(self, X, y, label, map, drop)
-
-    def _file(self):
-        """Returns a temporary file of this session."""
-        return temporary(lambda path: path.write_text(self.text, "utf-8"), "session.toml")

@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, Unpack, overload
 from numpy.typing import ArrayLike
 
 from flyswarm._classifier import FlyNNClassifier
+from flyswarm._declared import Declared, Weights
 from flyswarm._events import Event
 from flyswarm._identity import Identity
 from flyswarm._joining import Joined, Result
@@ -14,8 +15,8 @@ from flyswarm._results import Labels
 File: TypeAlias = str | PathLike[str]
 Fields: TypeAlias = Mapping[str, Any]
 
-# The arguments of `Session.new` after the task.
-class NewOptions(TypedDict, total=False):
+# The arguments of `Session.new` after the task, without `fedavg`.
+class OtherOptions(TypedDict, total=False):
     features: int | str | Iterable[Any] | None
     classes: Iterable[Any] | None
     from_: File | Sequence[File] | None
@@ -51,11 +52,13 @@ class NewOptions(TypedDict, total=False):
     xclp: Fields | None
     pseudo_labels: Fields | None
     sketch: Fields | None
-    fedavg: Fields | None
     custom: Fields | None
     privacy: Fields | None
     timing: Fields | None
     limits: Fields | None
+
+class NewOptions(OtherOptions, total=False):
+    fedavg: Fields | None
 
 # The arguments of `FedAvg.join` after `progress`.
 class TrainingOptions(TypedDict, total=False):
@@ -93,6 +96,17 @@ class Session(Generic[Result]):
         task: Literal["flynn", "tune"] = "flynn",
         **given: Unpack[NewOptions],
     ) -> Session[FlyNNClassifier]: ...
+    @overload
+    @classmethod
+    def new(  # type: ignore[overload-overlap]
+        cls,
+        name: str,
+        peers: Mapping[str, str | Identity],
+        task: Literal["fedavg"],
+        *,
+        fedavg: Declared,
+        **given: Unpack[OtherOptions],
+    ) -> Session[Weights]: ...
     @overload
     @classmethod
     def new(
@@ -134,7 +148,7 @@ class Session(Generic[Result]):
         self,
         key: Identity | File | None = None,
         *,
-        wait: float | None = None,
+        wait: int | None = None,
         listen: Sequence[str] = (),
         no_mdns: bool = False,
         network_key: File | None = None,

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from flyswarm import _joining, _tensors
+from flyswarm import _tensors
 from flyswarm._arguments import suggests
 from flyswarm._declared import tensors_of, weights_of
+from flyswarm._session import Session
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class FedAvg:
         self.session = session
         self.trainer = trainer
 
-    @suggests(_joining.join)
+    @suggests(Session.join)
     def join(self, X, y=None, *, key, **given):
         """Joins the session and trains until this peer has its result, as `Session.join`.
 
@@ -195,7 +196,7 @@ class FedAvg:
     def _join(self, stop, X, y, **given):
         return self._finished(self.session._join(stop, X, y, **self._asked(), **given))
 
-    @suggests(_joining.join)
+    @suggests(Session.join)
     async def join_async(self, X, y=None, *, key, **given):
         """As `join`, for programs on asyncio; see `Session.join_async`.
 

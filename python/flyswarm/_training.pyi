@@ -1,14 +1,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack, overload
+from typing import Any, Generic, Protocol, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from flyswarm._events import Event
 from flyswarm._identity import Identity
-from flyswarm._joining import Joined
-from flyswarm._network import Network
+from flyswarm._joining import Joined, Result
 from flyswarm._session import File, Session, TrainingOptions
 
 @dataclass(frozen=True)
@@ -36,15 +35,15 @@ class TorchModule(Protocol):
     def load_state_dict(self, state_dict: Any, /) -> Any: ...
     def parameters(self) -> Any: ...
 
-class FedAvg:
-    session: Session[Network]
+class FedAvg(Generic[Result]):
+    session: Session[Result]
     trainer: Any
     @overload
-    def __init__(self, session: Session[Network], trainer: Trainer) -> None: ...
+    def __init__(self, session: Session[Result], trainer: Trainer) -> None: ...
     @overload
     def __init__(
         self,
-        session: Session[Network],
+        session: Session[Result],
         trainer: TorchModule,
         *,
         loss: Callable[[Any, Any], Any],
@@ -59,7 +58,7 @@ class FedAvg:
         on_event: Callable[[Event], object] | None = None,
         progress: bool = False,
         **given: Unpack[TrainingOptions],
-    ) -> Joined[Network]: ...
+    ) -> Joined[Result]: ...
     async def join_async(
         self,
         X: Any,
@@ -69,7 +68,7 @@ class FedAvg:
         on_event: Callable[[Event], object] | None = None,
         progress: bool = False,
         **given: Unpack[TrainingOptions],
-    ) -> Joined[Network]: ...
+    ) -> Joined[Result]: ...
 
 def calls(
     trainer: Trainer,

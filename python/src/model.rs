@@ -1,13 +1,13 @@
 //! The classifier: a [`Counter`] counts rows, and a [`Model`] predicts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::prepare::read::Dialect;
 use flyswarm_data::scaling::{Moments, Scaler, Scaling, moments};
 use flyswarm_data::split::Rows;
-use flyswarm_data::{Borrowed, Expected, Group, LabelColumn, NamedBy, load_named};
+use flyswarm_data::{Borrowed, Contents, Expected, Group, LabelColumn, NamedBy, load_named};
 use flyswarm_learn::model::bloom::{self, Counts};
 use flyswarm_learn::model::file::FileError;
 use flyswarm_learn::model::readout::{Readout, Score};
@@ -66,14 +66,25 @@ pub(crate) fn named_scaling(
     Ok(scaling)
 }
 
+/// A table: a file, or the contents of one, as text with commas between columns.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum Table<'py> {
+    Contents(Bound<'py, PyBytes>),
+    File(PathBuf),
+}
+
 /// Returns the features of a described table, rows x features. Levels that are not described count as no
 /// level.
 pub(crate) fn prepared<'py>(
     py: Python<'py>,
     preparation: Option<&TableSchema>,
     columns: &[String],
-    file: &Path,
+    table: Table<'py>,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    let (file, contents) = match table {
+        Table::Contents(bytes) => (PathBuf::from("X"), Some(Contents::from(bytes.as_bytes().to_vec()))),
+        Table::File(file) => (file, None),
+    };
     let expected = Expected {
         features: Some(columns.len()),
         columns,
@@ -82,9 +93,10 @@ pub(crate) fn prepared<'py>(
         named_by: NamedBy::Model,
         label: LabelColumn::None,
         dialect: Dialect { delimiter: Some(b','), decimal_comma: Some(false) },
+        contents: contents.as_ref(),
         ..Expected::default()
     };
-    let data = py.detach(|| load_named(file, &expected)).map_err(value)?.data;
+    let data = py.detach(|| load_named(&file, &expected)).map_err(value)?.data;
     let shape = (data.rows(), data.features());
     Ok(Array2::from_shape_vec(shape, data.values().to_vec()).map_err(value)?.into_pyarray(py))
 }
@@ -389,16 +401,17 @@ impl Model {
         self.model.preparation().is_some()
     }
 
-    /// Returns the features of a table that this package wrote to a file, float32 of shape (rows,
-    /// features). Raises ValueError if the table does not have the columns that the session describes.
+    /// Returns the features of a table, float32 of shape (rows, features). The table is a file with commas
+    /// between columns, or the contents of one as bytes. Raises ValueError if the table does not have the
+    /// columns that the session describes.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.prepare("missing.csv")  # doctest: +ELLIPSIS
     /// Traceback (most recent call last):
     /// ...
     /// ValueError: missing.csv...
-    fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        prepared(py, self.model.preparation(), self.model.columns(), &file)
+    fn prepare<'py>(&self, py: Python<'py>, file: Table<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        prepared(py, self.model.preparation(), self.model.columns(), file)
     }
 
     /// Returns a counter that continues with the counts of this model; its scale does not change.

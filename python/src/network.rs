@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use flyswarm::cli;
+use flyswarm_data::{Contents, LabelColumn};
 use flyswarm_learn::learner::Classifier;
 use numpy::ndarray::ArrayView2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
@@ -11,8 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::value;
-use crate::model::prepared;
-use crate::session::failed;
+use crate::model::{Table, prepared};
+use crate::session::{Label, failed};
 
 /// Features, class indices and group indices of rows.
 type Labelled<'py> =
@@ -113,26 +114,27 @@ impl Layers {
         self.0.preparation().is_some()
     }
 
-    /// Returns the features of a table that this package wrote to a file, rows x features.
-    fn prepare<'py>(&self, py: Python<'py>, file: PathBuf) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        prepared(py, self.0.preparation(), self.0.columns(), &file)
+    /// Returns the features of a table, rows x features.
+    fn prepare<'py>(&self, py: Python<'py>, table: Table<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        prepared(py, self.0.preparation(), self.0.columns(), table)
     }
 
     /// Reads labelled rows from a file, with the arguments of `SessionRows.read`. Returns the features, the
     /// class index and, if the rows have groups, the group index of each row.
-    #[pyo3(signature = (file, label, written, map=None, drop=Vec::new()))]
+    #[pyo3(signature = (file, label, contents, map=None, drop=Vec::new()))]
     fn rows<'py>(
         &self,
         py: Python<'py>,
         file: PathBuf,
-        label: Option<String>,
-        written: bool,
+        label: Option<Label>,
+        contents: Option<&[u8]>,
         map: Option<String>,
         drop: Vec<String>,
     ) -> PyResult<Labelled<'py>> {
-        let label = label.map(|label| label.parse().map_err(value)).transpose()?;
+        let label = label.map(LabelColumn::from);
+        let contents = contents.map(|bytes| Contents::from(bytes.to_vec()));
         let rows = py
-            .detach(|| cli::network_rows(&self.0, &file, label.as_ref(), written, map.as_deref(), &drop))
+            .detach(|| cli::network_rows(&self.0, &file, label.as_ref(), contents, map.as_deref(), &drop))
             .map_err(failed)?;
         let groups = rows.groups().map(|groups| {
             let known: BTreeMap<_, _> = groups.iter().zip(0u32..).collect();

@@ -10,6 +10,7 @@ use flyswarm::cli::{self, Failure, Observers};
 use flyswarm::peer::{self, Budget, Finished, Handle};
 use flyswarm::tasks::Rows;
 use flyswarm::{Identity, Session};
+use flyswarm_data::{Contents, LabelColumn};
 use futures::executor::{block_on, block_on_stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -31,12 +32,19 @@ pub(crate) fn failed(failure: Failure) -> PyErr {
     }
 }
 
-/// Runs a command of the program in this process. Returns its output, its messages, and its error if it
+/// Runs a command of the program in this process. `given` is a JSON object with the command and its values,
+/// and `contents` a file that is only in memory. Returns its output, its messages, and its error if it
 /// failed.
 #[pyfunction]
-pub(crate) fn call(py: Python<'_>, arguments: Vec<OsString>) -> (String, Vec<String>, Option<Py<PyAny>>) {
+#[pyo3(signature = (given, contents=None))]
+pub(crate) fn call(
+    py: Python<'_>,
+    given: &str,
+    contents: Option<&[u8]>,
+) -> (String, Vec<String>, Option<Py<PyAny>>) {
     let (mut out, mut said) = (Vec::new(), Vec::new());
-    let result = py.detach(|| cli::call(&arguments, &mut out, &mut said));
+    let contents = contents.map(<[u8]>::to_vec);
+    let result = py.detach(|| cli::call(given, contents, &mut out, &mut said));
     let error = result.err().map(|failure| failed(failure).into_value(py).into_any());
     (String::from_utf8_lossy(&out).into_owned(), said, error)
 }
@@ -80,6 +88,22 @@ pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
     Ok(Identity::load(&key).map_err(value)?.public().to_string())
 }
 
+/// A label column: its number from 1 or its name. `last` and `none` are not names.
+#[derive(Debug, FromPyObject)]
+pub(crate) enum Label {
+    Number(usize),
+    Name(String),
+}
+
+impl From<Label> for LabelColumn {
+    fn from(label: Label) -> Self {
+        match label {
+            Label::Number(number) => Self::Number(number),
+            Label::Name(name) => Self::named(name),
+        }
+    }
+}
+
 /// Rows for a session, read and checked.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
@@ -96,29 +120,27 @@ pub(crate) struct SessionRows {
 
 #[pymethods]
 impl SessionRows {
-    /// Reads a file as `flyswarm join` does. If this package has `written` the file from rows in memory,
-    /// its numbers have a decimal point. `map` is the map file of `flyswarm join --map`, and `drop` names
-    /// columns to leave out.
+    /// Reads a file as `flyswarm join` does. With `contents` the file is only in memory, and its path is a
+    /// name. `map` is the map file of `flyswarm join --map`, and `drop` names columns to leave out.
     #[staticmethod]
-    #[allow(clippy::too_many_arguments, reason = "one call, in one place")]
-    #[pyo3(signature = (session, file, label, name, written, map=None, drop=Vec::new()))]
+    #[pyo3(signature = (session, file, label, contents, map=None, drop=Vec::new()))]
     fn read(
         py: Python<'_>,
         session: &str,
         file: PathBuf,
-        label: Option<String>,
-        name: String,
-        written: bool,
+        label: Option<Label>,
+        contents: Option<&[u8]>,
         map: Option<String>,
         drop: Vec<String>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
-        let label = label.map(|label| label.parse().map_err(value)).transpose()?;
+        let label = label.map(LabelColumn::from);
+        let contents = contents.map(|bytes| Contents::from(bytes.to_vec()));
         let (rows, said) = py
-            .detach(|| cli::rows(&session, &file, label.as_ref(), written, map.as_deref(), &drop))
+            .detach(|| cli::rows(&session, &file, label.as_ref(), contents, map.as_deref(), &drop))
             .map_err(failed)?;
         let count = rows.data.rows();
-        Ok(Self { rows, name, said, count })
+        Ok(Self { rows, name: file.to_string_lossy().into_owned(), said, count })
     }
 
     /// Returns a digest that is equal for equal rows, for tests; it is not secret.
@@ -187,12 +209,12 @@ impl Running {
         let count = rows.map_or(0, |rows| rows.count);
         let builder = cli::builder(session.clone(), key.clone(), count, yes).map_err(failed)?;
         let mut builder = builder.mdns(mdns).strict(strict);
-        let raised = Raised::default();
+        let (raised, rounds) = (Raised::default(), cli::round_file(&session, &key));
         let trains = trainer.is_some();
         if let Some(trainer) = trainer {
             let train = training::calls(trainer, raised.clone());
             let (weights, initial) = (weights.unwrap_or_default(), initial.as_deref());
-            builder = cli::trained_by(builder, &session, weights, initial, train).map_err(failed)?;
+            builder = cli::trained_by(builder, &session, weights, initial, &rounds, train).map_err(failed)?;
             if hold_out.is_some() {
                 return Err(value("hold_out: not with a trainer"));
             }
@@ -202,7 +224,7 @@ impl Running {
         if let Some(rows) = rows {
             let mut own = rows.rows.clone();
             if !trains {
-                builder = cli::own_part(builder, &session, &mut own, initial.as_deref(), hold_out)
+                builder = cli::own_part(builder, &session, &mut own, initial.as_deref(), hold_out, &rounds)
                     .map_err(failed)?;
             }
             builder = builder.rows(own, rows.name.clone());
@@ -262,6 +284,7 @@ impl Running {
                 other => other.into(),
             };
             let result = result.map_err(failure).and_then(|finished| Ok((finished, ended?)));
+            let result = cli::with_rounds(result, &rounds);
             let _ = tell.send(Said::End(Box::new(result)));
         });
         Ok(Self { handle, said: Mutex::new(said), raised })

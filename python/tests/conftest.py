@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 import threading
 from functools import partial
@@ -16,15 +17,31 @@ TIMING = {"start_wait_ms": 60_000, "view_timeout_ms": 30_000, "linger_ms": 2_000
 LOOPBACK = ["/ip4/127.0.0.1/tcp/0"]
 
 
-class Swarm:
-    """A session, and the keys of its peers."""
+def fixed(session, number):
+    """Returns a session with the same settings, whose number and date are always the same."""
+    text = re.sub(r'(?m)^run_id = ".*"$', f'run_id = "{number:032x}"', session.text)
+    return Session(re.sub(r"(?m)^created = .*$", "created = 2026-11-27T12:00:00Z", text))
 
-    def __init__(self, folder, count=3, **given):
+
+def fixed_key(file, number):
+    """Returns an identity that is always the same."""
+    file.write_text(f"flyswarm-identity 1 {number:064x}\n")
+    file.chmod(0o600)
+    return Identity.load(file)
+
+
+class Swarm:
+    """A session, and the keys of its peers. With a `number` they are always the same."""
+
+    def __init__(self, folder, count=3, number=None, **given):
         self.keys = {}
         for i in range(count):
             (folder / f"peer{i}").mkdir()
-            self.keys[f"peer{i}"] = Identity.new(folder / f"peer{i}" / "key")
+            file = folder / f"peer{i}" / "key"
+            self.keys[f"peer{i}"] = Identity.new(file) if number is None else fixed_key(file, i + 1)
         self.session = Session.new("test", self.keys, timing=TIMING, **given)
+        if number is not None:
+            self.session = fixed(self.session, number)
         self.addresses = {}
 
     def join(self, rows, tell=lambda name, event: None, through=None, **given):

@@ -100,7 +100,7 @@ def test_a_model_of_any_tensors_is_trained_and_equal_at_every_peer(tmp_path):
         assert all(start["bn.num_batches_tracked"] == 5 for start in trainer.starts)
     assert [each["loss"] for each in results[0].figures["rounds"]] == [1.0, 0.5]
     assert weights.classes_ == ["a", "b"]
-    (tmp_path / "w.safetensors").write_bytes(weights.file)
+    weights.save(tmp_path / "w.safetensors")
     assert Weights.load(tmp_path / "w.safetensors").digest == weights.digest
     assert weights.scale([[1, 2]]).shape == (1, 2)
     with pytest.raises(ValueError, match="rows have 3 features, the model takes 2"):

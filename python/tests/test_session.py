@@ -19,7 +19,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from conftest import LOOPBACK, Swarm
-from flyswarm import Identity, Ledger, Model, Session, SessionWarning, _flyswarm, simulate
+from flyswarm import Identity, Ledger, Model, Session, SessionWarning, simulate
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
@@ -353,9 +353,9 @@ def test_tables_with_texts_dates_and_gaps_are_taken_as_the_program_takes_them(tm
     new = read(TABLES / "new.csv")
     (tmp_path / "test.model").write_bytes(results["peer0"].file)
     command = ["predict", str(tmp_path / "test.model"), "--data", str(TABLES / "new.csv")]
-    text, _, error = _flyswarm.call(command)
-    assert error is None, error
-    assert estimator.predict(new).tolist() == text.split()
+    found = subprocess.run([sys.executable, "-m", "flyswarm", *command], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert estimator.predict(new).tolist() == found.stdout.split()
     assert estimator.score(*rows["peer1"]) > 0.6
     other = {"age": "years"}
     renamed = new.rename(columns=other) if read is pd.read_csv else new.rename(other)

@@ -1,11 +1,12 @@
 """Tests of sessions of the task fedavg with trainers in Python."""
 
 import pickle
+import re
 import sys
 
 import numpy as np
 import pytest
-from flyswarm import FedAvg, Network, Round, _tensors
+from flyswarm import FedAvg, Network, Round, Session, SessionError, _tensors
 from flyswarm._training import calls
 
 SETTING = {
@@ -218,3 +219,39 @@ def test_a_round_deals_every_row_into_batches():
     assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
     assert sorted(np.concatenate(batches[:3])) == list(range(10))
     assert len(list(Round(1, 1, X, y, rate=0.1, epochs=2, steps=7, batch=4).batches(rng))) == 7
+
+
+def test_weights_of_the_last_round_are_kept_if_the_session_then_fails(swarm, digits, tmp_path):
+    made = swarm(**SETTING)
+    text = re.sub(r"(?m)^(no_quorum_timeout_ms|view_timeout_ms) = .*$", r"\1 = 4000", made.session.text)
+    made.session = Session(text)
+
+    class Failing(Descent):
+        def fit(self, round):
+            if round.number == 3:
+                raise ArithmeticError("no step")
+            return super().fit(round)
+
+    trainers = {"peer0": Descent(), "peer1": Descent(), "peer2": Failing()}
+    through = {name: FedAvg(made.session, trainer) for name, trainer in trainers.items()}
+    results = made.join(dealt(digits), through=through)
+    assert isinstance(results["peer2"], ArithmeticError)
+    for name in ("peer0", "peer1"):
+        assert isinstance(results[name], SessionError), results[name]
+        said = str(results[name])
+        assert "the weights after round 2 are in" in said and "--initial" in said, said
+        (kept,) = (tmp_path / name).glob("test-*.round")
+        assert str(kept) in said
+        # They are the weights that round 3 started from.
+        found = Network.load(kept).weights_
+        start = trainers[name].starts[-1]
+        assert all(np.allclose(found[each], start[each]) for each in ZEROS)
+    session = Session.new("next", made.keys, **SETTING, initial=kept)
+    assert session.show()["fedavg"]["initial"] == Network.load(kept).digest
+
+
+def test_a_session_with_a_result_keeps_no_weights_of_rounds(swarm, digits, tmp_path):
+    made = swarm(**SETTING)
+    results = made.join(dealt(digits))
+    assert all(not isinstance(result, BaseException) for result in results.values()), results
+    assert not list(tmp_path.rglob("*.round"))

@@ -7,14 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from flyswarm import FedAvg, Session, simulate
+from flyswarm import FedAvg, Session, local, simulate
 
 ROOT = __file__.rsplit("/", 2)[0]
 HEAD = """
 import numpy as np
-from flyswarm import FedAvg, FlyNNClassifier, KNNPerClassifier, Labels, Network, Session, local, simulate
+from flyswarm import FedAvg, FlyNNClassifier, KNNPerClassifier, Labels, Network, Session, declare, local
+from flyswarm import simulate
 peers = {"north": "a", "south": "b", "east": "c"}
 any_session = Session.load("wards.toml")
+class Still:
+    def get_weights(self) -> dict[str, float]: return {}
+    def set_weights(self, weights: object) -> None: pass
+    def fit(self, round: object) -> None: pass
+trainer = Still()
+own = declare({})
 """
 # Lines with one error each, and a part of what mypy says about it.
 WRONG = {
@@ -31,6 +38,11 @@ WRONG = {
     'any_session.join([[0.0]], [1])': 'key',
     'any_session.join_async(key="k", listens=[])': 'listens',
     'any_session.doctor(waits=3)': 'waits',
+    'any_session.forecast(row=3)': 'row',
+    'any_session.forecast("3")': 'incompatible type "str"',
+    'Session.load(3)': 'incompatible type "int"',
+    'Network(b"").to_onnx(3)': 'incompatible type "int"',
+    'simulate("churn.toml", seed="3")': 'seed',
     'simulate("churn.toml", seeds=3)': 'seeds',
     'local(any_session, [], trainer=[])': 'trainer',
     'any_session.join([[0.0]], [1], key="k", personalise="yes")': 'personalise',
@@ -47,6 +59,9 @@ RIGHT = {
     'Session.new("w", peers, task="xclp", timing={"linger_ms": 0}).join(key="k").estimator': "Labels",
     'Session.new("w", peers, task="sketch").join(key="k", metrics=0).estimator': "None",
     'any_session.join(key="k").receipt': "dict",
+    'Session.new("w", peers, "fedavg", fedavg=declare({}) | {}).join(key="k").estimator': "Weights",
+    'FedAvg(Session.new("w", {}, "fedavg", fedavg=own), trainer).join([], key="k").estimator': "Weights",
+    'FedAvg(Session.new("w", {}, "fedavg", rounds=3), trainer).join([], key="k").estimator': "Network",
     'local(Session.new("w", peers, task="fedavg"), [([[0.0]], [1])])[0].estimator': "Network",
     'any_session.join(key="k").report()': "Page",
     'any_session.join(key="k", page=0, trace="x.json").page': "Page | None",
@@ -110,12 +125,16 @@ def test_pyright_finds_every_wrong_argument(tmp_path):
 
 
 def test_stubs_name_the_arguments_of_the_code():
-    stubs = [Path(ROOT) / "flyswarm" / f"{name}.pyi" for name in ("_session", "_program")]
+    stubs = [Path(ROOT) / "flyswarm" / f"{name}.pyi" for name in ("_session", "_simulation")]
     text = "".join(stub.read_text("utf-8") for stub in stubs)
     for function in (Session.new, Session.join, Session.doctor, simulate):
         for name in {*inspect.signature(function).parameters} - {"self"}:
             assert f" {name}:" in text, (function.__qualname__, name)
-    options = text.split("class NewOptions")[1].split("\n\n")[0]
-    stated = {line.split(":")[0].strip() for line in options.splitlines()[1:]}
+    options = [text.split(f"class {name}Options")[1].split("\n\n")[0] for name in ("Other", "New")]
+    stated = {line.split(":")[0].strip() for option in options for line in option.splitlines()[1:]}
     assert stated == {*inspect.signature(Session.new).parameters} - {"name", "peers", "task"}
-    assert {*inspect.signature(FedAvg.join).parameters} == {"self", "X", "y", "key", "given"}
+    join = {*inspect.signature(Session.join).parameters}
+    for function in (Session.join_async, FedAvg.join, FedAvg.join_async):
+        assert {*inspect.signature(function).parameters} == join, function.__qualname__
+    own = {"session", "parts", "trainers"}
+    assert {*inspect.signature(local).parameters} == join - {"self", "X", "y", "key"} | own

@@ -14,12 +14,13 @@ use super::dashboard::parse_address;
 use super::data::{DataArguments, Map};
 use super::session::as_json;
 use super::session::typed::NewSession;
-use super::{Arguments, Failure, SAID, code_of, join, one_line, run};
-use crate::data::{Column, Dataset, LabelColumn};
+use super::{Arguments, Failure, SAID, calls::Call, code_of, join};
+use crate::data::{Column, Contents, Dataset, LabelColumn};
 use crate::peer::{self, Builder, Peer};
 use crate::report::Page;
 use crate::session::Session;
 use crate::session::fields::Table;
+use crate::tasks::fedavg::rounds::RoundFile;
 use crate::tasks::fedavg::tensors::{self, Values};
 use crate::tasks::fedavg::trainer::{Answer as Trained, Order, Trainer};
 use crate::tasks::fedavg::{Own, own};
@@ -27,13 +28,21 @@ use crate::tasks::{self, OwnWishes, Rows};
 use crate::{Identity, cli};
 use flyswarm_learn::learner::Classifier;
 
-/// Runs a command in this process, such as `["session", "check", "wards.toml"]`. `out` receives its
-/// standard output, `said` its other lines.
+/// Runs a command in this process. `given` is a JSON object with one field, the name of the command, which
+/// has the command's values in their own types; `contents` is a file that is only in memory. `out` receives
+/// the result as JSON, `said` the lines for the user.
 ///
 /// # Errors
-/// The [`Failure`] of the command, also if the arguments are invalid.
-pub fn call(arguments: &[OsString], out: &mut dyn Write, said: &mut Vec<String>) -> Result<(), Failure> {
-    listened(said, || called(arguments, out))
+/// The [`Failure`] of the command.
+pub fn call(
+    given: &str,
+    contents: Option<Vec<u8>>,
+    out: &mut dyn Write,
+    said: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let given: Call =
+        serde_json::from_str(given).map_err(|error| Failure::Input(format!("a call: {error}")))?;
+    listened(said, || given.run(contents, out))
 }
 
 /// Runs `run`, and adds the lines for the user to `said`.
@@ -66,17 +75,6 @@ pub fn settings(text: &str) -> Result<String, Failure> {
     as_json(&Session::parse(text)?)
 }
 
-fn called(arguments: &[OsString], out: &mut dyn Write) -> Result<(), Failure> {
-    let words = std::iter::once("flyswarm".into()).chain(arguments.iter().cloned());
-    let parsed = Arguments::try_parse_from::<_, OsString>(words).map_err(|error| {
-        let text = error.to_string();
-        // The rest is about usage.
-        let said = text.split("\n\n").next().unwrap_or_default();
-        Failure::Input(one_line(said.strip_prefix("error: ").unwrap_or(said)))
-    })?;
-    run(parsed.command, out)
-}
-
 /// Runs the command with these words, the program's name first, as the program does: it prints to standard
 /// output and error, and wrong arguments end the process. Returns the exit code.
 #[must_use]
@@ -88,9 +86,9 @@ pub fn program(words: &[OsString]) -> u8 {
 }
 
 /// Reads the rows from a file for the session's task, as `join` does; the label is the last column if
-/// the task uses labels. Also returns a note on how the columns were matched. A file that was `written`
-/// from rows in memory has commas between columns and points in numbers, regardless of the session. `map`
-/// is the map file of `join --map`, and `drop` names further columns to leave out.
+/// the task uses labels. Also returns a note on how the columns were matched. `contents` are those of a
+/// file that is only in memory: NPZ, or text with commas between columns and points in numbers, regardless
+/// of the session. `map` is the map file of `join --map`, and `drop` names further columns to leave out.
 ///
 /// # Errors
 /// [`Failure::Input`] if the file does not fit the session, [`Failure::Environment`] if it cannot be
@@ -99,12 +97,12 @@ pub fn rows(
     session: &Session,
     file: &Path,
     label: Option<&LabelColumn>,
-    written: bool,
+    contents: Option<Contents>,
     map: Option<&str>,
     drop: &[String],
 ) -> Result<(Rows, Option<String>), Failure> {
     let kind = tasks::built_in(session).ok_or_else(|| peer::not_built_in(session))?;
-    join::load(session, &kind, &data_of(file, written, map, drop)?, label)
+    join::load(session, &kind, &data_of(file, contents, map, drop)?, label)
 }
 
 /// Reads labelled rows from a file for a network of the task fedavg, as `personalise` does; the other
@@ -116,25 +114,31 @@ pub fn network_rows(
     network: &Classifier,
     file: &Path,
     label: Option<&LabelColumn>,
-    written: bool,
+    contents: Option<Contents>,
     map: Option<&str>,
     drop: &[String],
 ) -> Result<Dataset, Failure> {
-    let data = data_of(file, written, map, drop)?;
+    let data = data_of(file, contents, map, drop)?;
     let label = label.unwrap_or(&LabelColumn::Last);
     Ok(data.load_network(network, Some(network.classes()), label)?.0)
 }
 
-fn data_of(file: &Path, written: bool, map: Option<&str>, drop: &[String]) -> Result<DataArguments, Failure> {
+fn data_of(
+    file: &Path,
+    contents: Option<Contents>,
+    map: Option<&str>,
+    drop: &[String],
+) -> Result<DataArguments, Failure> {
     let map = map.map(|path| Map::load(path).map_err(|problem| Failure::Input(format!("{path}: {problem}"))));
     let mut map = map.transpose()?.unwrap_or_default();
     if map.hold_out.is_some() {
         return Err(Failure::Input("hold_out in the map file: give it to join as an argument".into()));
     }
     map.drop.extend(drop.iter().cloned().map(Column::Name));
-    if written {
+    if contents.is_some() {
         (map.delimiter, map.decimal_comma) = (Some(b','), Some(false));
     }
+    map.contents = contents;
     Ok(DataArguments::new(file.to_owned(), map.into()))
 }
 
@@ -148,9 +152,25 @@ pub fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
         .map_err(|_| Failure::Input(format!("{name} is {text:?}, expected a port or ADDRESS:PORT")))
 }
 
+/// Returns the file, next to the key, in which a peer of the task fedavg keeps the common weights of the last
+/// round until the session has a result.
+#[must_use]
+pub fn round_file(session: &Session, key: &Path) -> Arc<RoundFile> {
+    let id = session.id().to_string();
+    Arc::new(RoundFile::beside(&key.with_file_name(format!("{}-{}.out", session.name, &id[..16]))))
+}
+
+/// Returns the result of a session. If it is an error, its text names the weights that `rounds` keeps.
+///
+/// # Errors
+/// The error of `result`.
+pub fn with_rounds<T>(result: Result<T, Failure>, rounds: &RoundFile) -> Result<T, Failure> {
+    join::with_rounds(result, rounds)
+}
+
 /// Returns the same peer with its own part of the session: `hold_out` percent of the labels of `rows` are
-/// hidden from a session of the task xclp, and `initial` is the network file that a session of the task
-/// fedavg starts from.
+/// hidden from a session of the task xclp, `initial` is the network file that a session of the task fedavg
+/// starts from, and `rounds` keeps its weights.
 ///
 /// # Errors
 /// [`Failure::Input`] if the session does not support it, or the network is another.
@@ -160,16 +180,20 @@ pub fn own_part(
     rows: &mut Rows,
     initial: Option<&Path>,
     hold_out: Option<u8>,
+    rounds: &Arc<RoundFile>,
 ) -> Result<Builder, Failure> {
     let wishes = OwnWishes { file: Path::new(""), trainer: None, hold_out, rounds: None };
-    let build = match (initial, hold_out) {
-        (Some(path), None) => {
-            let spec = fedavg(session, "initial")?;
-            let initial = Some(first_weights(session, spec, path)?);
-            Some(tasks::fedavg::build(spec.clone(), Own { initial, ..Own::default() }))
+    if initial.is_some() {
+        fedavg(session, "initial")?;
+    }
+    let build = match session.task.get::<tasks::FedavgSpec>() {
+        Some(spec) if hold_out.is_none() => {
+            let initial = initial.map(|path| first_weights(session, spec, path)).transpose()?;
+            let own = Own { initial, kept: Some(Arc::clone(rounds)), ..Own::default() };
+            Some(tasks::fedavg::build(spec.clone(), own))
         }
-        (_, Some(_)) => (session.task.kind().build_own)(session, wishes, rows).map_err(Failure::Input)?,
-        (None, None) => None,
+        None if hold_out.is_none() => None,
+        _ => (session.task.kind().build_own)(session, wishes, rows).map_err(Failure::Input)?,
     };
     Ok(match build {
         Some(build) => builder.built_by(build),
@@ -226,7 +250,7 @@ pub fn declare(file: &[u8]) -> Result<(String, String), Failure> {
 type Answer = (Vec<u8>, Option<(f64, f64)>);
 
 /// Returns the same peer of a session of the task `fedavg`, for which `train` replaces the built-in
-/// learner; `weights` is the present file of weights. `initial` is as in [`own_part`].
+/// learner; `weights` is the present file of weights. `initial` and `rounds` are as in [`own_part`].
 ///
 /// `train` is called in each round on a thread of the node. It receives the fields of a round from
 /// `docs/networks.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from.
@@ -240,6 +264,7 @@ pub fn trained_by(
     session: &Session,
     weights: &[u8],
     initial: Option<&Path>,
+    rounds: &Arc<RoundFile>,
     train: impl Fn(&str, &Dataset, &[u8]) -> Result<Answer, String> + Send + Sync + 'static,
 ) -> Result<Builder, Failure> {
     let spec = fedavg(session, "a trainer")?;
@@ -255,7 +280,8 @@ pub fn trained_by(
         }
         None => None,
     };
-    let own = Own { trainer: Some(Arc::new(Called(train))), initial, ..Own::default() };
+    let kept = Some(Arc::clone(rounds));
+    let own = Own { trainer: Some(Arc::new(Called(train))), initial, kept };
     Ok(builder.built_by(tasks::fedavg::build(spec.clone(), own)))
 }
 

@@ -263,7 +263,8 @@ impl DataArguments {
 
     /// Makes the error for a file; if it is another file of this program, the error names its kind.
     fn refused(&self, error: &DataError, text: String) -> Failure {
-        match (kind::advice(&self.data, "rows are expected"), error) {
+        let file = self.reading.map().contents.is_none();
+        match (file.then(|| kind::advice(&self.data, "rows are expected")).flatten(), error) {
             (_, DataError::Read { source, .. }) => output::for_io(source, text),
             // Archives of arrays usually hold rows.
             (Some(advice), _) if !advice.contains("NPZ") => Failure::Input(advice),

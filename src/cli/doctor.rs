@@ -58,53 +58,60 @@ const MOST: (u32, u32) = (4 << 20, 1 << 20);
 /// Time for the last frames.
 const FLUSH: Duration = Duration::from_secs(1);
 
+/// Seconds in which it looks for the other peers, unless the user says otherwise.
+pub(super) const WAIT: u64 = 15;
+
 /// Find problems before a session starts: run it on every machine at about the same time
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
     /// Session file
-    session: PathBuf,
+    pub(super) session: PathBuf,
     #[command(flatten)]
-    network: NetworkArguments,
+    pub(super) network: NetworkArguments,
     /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
     /// State folder of `join` [default: `state` next to the key file]
     #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    pub(super) state: Option<PathBuf>,
     /// Output file of `join` [default: the session's name with .model, in this folder]
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Rows for `join`; list all their problems
     #[arg(long, value_name = "FILE")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
     #[command(flatten)]
-    reading: Reading,
+    pub(super) reading: Reading,
     /// Label column of these rows [default: as for `join`]
     #[arg(long, value_name = "COLUMN", requires = "data")]
-    label: Option<LabelColumn>,
+    pub(super) label: Option<LabelColumn>,
     /// Search for the other peers for at most this number of seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    wait: u64,
+    #[arg(long, value_name = "SECONDS", default_value_t = WAIT, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(super) wait: u64,
     /// Print one JSON object per line
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl Doctor {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let session = super::session::load(&self.session)?;
+        self.examine(&super::session::load(&self.session)?, out)
+    }
+
+    /// Examines the session; the name of its file is only for messages.
+    pub(super) fn examine(&self, session: &Session, out: &mut dyn Write) -> Result<(), Failure> {
         let key = key_path(self.key.clone())?;
         let identity = Identity::load(&key)?;
-        let roster = driver::roster(&session).map_err(peer::Error::from)?;
+        let roster = driver::roster(session).map_err(peer::Error::from)?;
         let network_key = self.network.key()?;
         let mut printer = Printer { out, json: self.json, failed: false };
         let state =
-            peer::state_folder(self.state.as_deref(), Some(&key), &identity.public().to_string(), &session)?;
-        let mut alone = self.local(&session, &identity, &state, &mut printer)?;
+            peer::state_folder(self.state.as_deref(), Some(&key), &identity.public().to_string(), session)?;
+        let mut alone = self.local(session, &identity, &state, &mut printer)?;
         if let Some(data) = &self.data {
-            printer.say_all(&local::rows(&session, data, self.label.as_ref(), &self.reading)?)?;
+            printer.say_all(&local::rows(session, data, self.label.as_ref(), &self.reading)?)?;
         }
-        if let Some(finding) = local::lost(&state, &peer::mark_file(&key, &session)) {
+        if let Some(finding) = local::lost(&state, &peer::mark_file(&key, session)) {
             printer.say(&finding)?;
         }
         let me = peer_id(&identity.public());
@@ -127,18 +134,15 @@ impl Doctor {
         config.listen = self.network.listen();
         config.mdns = !self.network.no_mdns;
         config.network_key = network_key;
-        config.relays = driver::relays(&session).map_err(peer::Error::from)?;
+        config.relays = driver::relays(session).map_err(peer::Error::from)?;
         config.patience = DIAL_AFTER;
         config.details = true;
         config.about = About::new(&session.settings(), Role::Doctor).encode();
-        let mut examination = Examination::new(&session, others, config.mdns, network_key.is_some());
+        let mut examination = Examination::new(session, others, config.mdns, network_key.is_some());
         examination.chosen = self.network.chosen();
         examination.relays = Relays::new(&config.relays);
-        super::say(&format!(
-            "looking for {} other peers for up to {} s",
-            examination.others.len(),
-            self.wait
-        ));
+        let (count, wait) = (examination.others.len(), self.wait);
+        super::say(&format!("looking for {count} other peers for up to {wait} s"));
         if alone {
             // Its identity would disturb the other node, or is not in the roster: addresses can be tried
             // without it.

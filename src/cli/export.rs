@@ -4,9 +4,10 @@ mod onnx;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use flyswarm_learn::learner::Classifier;
 
 use super::model::ModelArguments;
 use super::model::network::Network;
@@ -67,17 +68,24 @@ impl Seek for Remembering<'_> {
     }
 }
 
+/// Error for a network that would get another name.
+pub(super) const NAME_IT: &str = "a network is written as ONNX, name it so: FILE.onnx";
+
+/// Returns whether a file is named like a graph of ONNX.
+pub(super) fn is_graph(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "onnx")
+}
+
 impl Export {
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
-        let graph = self.out.extension().is_some_and(|ending| ending == "onnx");
+        let graph = is_graph(&self.out);
         let refused = |text| Err(Failure::Input(format!("--out {}: {text}", self.out.display())));
         let network = Network::load(&self.model.model)?;
         if let Some(Network::Global(network)) = &network {
             if !graph {
-                return refused("a network is written as ONNX, name it so: FILE.onnx");
+                return refused(NAME_IT);
             }
-            let bytes = onnx::encode(network);
-            self.write(false, |mut out| out.write_all(&bytes).map(|()| out))?;
+            write_graph(network, &self.out, self.force)?;
             return self.report(&network.digest(), Some(&onnx::expects(network)), out);
         }
         if graph {
@@ -104,18 +112,7 @@ impl Export {
         private: bool,
         write: impl FnOnce(Writer<'_>) -> io::Result<Writer<'_>>,
     ) -> Result<(), Failure> {
-        let path = &self.out;
-        output::check(path, self.force)?;
-        let failed = |error| output::failed(path, &error);
-        let file = if private { files::private_beside(path) } else { files::beside(path) };
-        let file = file.map_err(failed)?;
-        let writer =
-            write(BufWriter::new(Remembering { file: file.as_file(), error: None })).map_err(failed)?;
-        let written = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-        if let Some(error) = written.error {
-            return Err(failed(error));
-        }
-        files::keep(file, path, self.force).map_err(failed)
+        write_file(&self.out, self.force, private, write)
     }
 
     fn report(&self, digest: &[u8; 32], expects: Option<&str>, out: &mut dyn Write) -> Result<(), Failure> {
@@ -132,6 +129,30 @@ impl Export {
         };
         print(out, &(text + "\n"))
     }
+}
+
+/// Writes a network as a graph of ONNX.
+pub(super) fn write_graph(network: &Classifier, path: &Path, force: bool) -> Result<(), Failure> {
+    let bytes = onnx::encode(network);
+    write_file(path, force, false, |mut out| out.write_all(&bytes).map(|()| out))
+}
+
+fn write_file(
+    path: &Path,
+    force: bool,
+    private: bool,
+    write: impl FnOnce(Writer<'_>) -> io::Result<Writer<'_>>,
+) -> Result<(), Failure> {
+    output::check(path, force)?;
+    let failed = |error| output::failed(path, &error);
+    let file = if private { files::private_beside(path) } else { files::beside(path) };
+    let file = file.map_err(failed)?;
+    let writer = write(BufWriter::new(Remembering { file: file.as_file(), error: None })).map_err(failed)?;
+    let written = writer.into_inner().map_err(|error| failed(error.into_error()))?;
+    if let Some(error) = written.error {
+        return Err(failed(error));
+    }
+    files::keep(file, path, force).map_err(failed)
 }
 
 #[cfg(all(test, target_os = "linux"))]

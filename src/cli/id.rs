@@ -42,6 +42,12 @@ pub(super) struct IdArguments {
 }
 
 impl IdArguments {
+    /// Makes the arguments that make a new key and print JSON.
+    #[cfg(feature = "net")]
+    pub(super) fn new_key(key: Option<PathBuf>) -> Self {
+        Self { key, new: true, network_key: None, announce: None, json: true }
+    }
+
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         #[cfg(feature = "net")]
         if let Some(file) = &self.network_key {

@@ -209,6 +209,19 @@ pub(super) fn load(
     Ok((rows, (!said.is_empty()).then(|| said.join("\n"))))
 }
 
+/// Adds to an error that the weights of the last round are kept; after a result they are removed.
+pub(super) fn with_rounds<T>(result: Result<T, Failure>, rounds: &RoundFile) -> Result<T, Failure> {
+    match (result, rounds.told()) {
+        (Ok(result), _) => {
+            rounds.remove();
+            Ok(result)
+        }
+        (Err(Failure::Session(text)), Some(told)) => Err(Failure::Session(format!("{text}; {told}"))),
+        (Err(Failure::Interrupted(text)), Some(told)) => Err(Failure::Interrupted(format!("{text}; {told}"))),
+        (failed, _) => failed,
+    }
+}
+
 impl Join {
     /// Puts the layer that `make` makes between the node and its network.
     pub(super) fn interpose(&mut self, make: MakeInterpose) {
@@ -324,17 +337,7 @@ impl Join {
         let progress = Progress::new(self.json);
         let result = self.drive(place, contribution, receipt, &progress);
         progress.finish();
-        let result = match (result, rounds.told()) {
-            (Ok(()), _) => {
-                rounds.remove();
-                Ok(())
-            }
-            (Err(Failure::Session(text)), Some(told)) => Err(Failure::Session(format!("{text}; {told}"))),
-            (Err(Failure::Interrupted(text)), Some(told)) => {
-                Err(Failure::Interrupted(format!("{text}; {told}")))
-            }
-            (failed, _) => failed,
-        };
+        let result = with_rounds(result, rounds);
         if let (Err(failure), Progress::Json) = (&result, &progress) {
             progress.tell(&json!({"event": "error", "message": failure.to_string()}), "");
         }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::data::site::{ColumnMap, SiteMap};
-use crate::data::{Column, Dialect, Expected, Format, LabelColumn};
+use crate::data::{Column, Contents, Dialect, Expected, Format, LabelColumn};
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
 
@@ -63,6 +63,9 @@ pub(super) struct Map {
     /// SHA-256 of the map file, in hexadecimal digits.
     #[serde(skip)]
     pub(super) digest: Option<String>,
+    /// Contents of the file of rows, if it is only in memory.
+    #[serde(skip)]
+    pub(super) contents: Option<Contents>,
 }
 
 /// Fields of a column in a map file.
@@ -128,6 +131,7 @@ static NOTHING: Map = Map {
     columns: BTreeMap::new(),
     site: SiteMap { rename: BTreeMap::new(), columns: BTreeMap::new() },
     digest: None,
+    contents: None,
 };
 
 impl Default for Map {
@@ -198,6 +202,7 @@ impl Reading {
             sheet: map.sheet.as_deref(),
             site: Some(&map.site),
             format: map.format,
+            contents: map.contents.as_ref(),
             dialect: Dialect { delimiter: map.delimiter, decimal_comma: map.decimal_comma },
             ..Expected::default()
         }

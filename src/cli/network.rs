@@ -25,13 +25,13 @@ const KEY_FILE: u64 = 1024;
 pub(super) struct NetworkArguments {
     /// Address to listen on; may be repeated [default: a free port of every interface]
     #[arg(long, value_name = "MULTIADDR")]
-    listen: Vec<Multiaddr>,
+    pub(super) listen: Vec<Multiaddr>,
     /// Do not look for peers by mDNS
     #[arg(long)]
     pub(super) no_mdns: bool,
     /// Network key: only peers with the same key can connect (see `flyswarm id`)
     #[arg(long, value_name = "FILE")]
-    network_key: Option<PathBuf>,
+    pub(super) network_key: Option<PathBuf>,
 }
 
 impl NetworkArguments {

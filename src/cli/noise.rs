@@ -73,6 +73,12 @@ pub(super) struct Spent {
 }
 
 impl Spent {
+    /// Makes the arguments that print JSON.
+    #[cfg(feature = "net")]
+    pub(super) fn json(key: Option<PathBuf>) -> Self {
+        Self { key, json: true }
+    }
+
     pub(super) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let key = key_path(self.key)?;
         let path = Ledger::path(&key, &Identity::load(&key)?.public().to_string());

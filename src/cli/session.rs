@@ -52,13 +52,7 @@ impl SessionCommand {
             Self::Next(arguments) => arguments.run(out),
             Self::Forecast(arguments) => arguments.run(out),
             Self::Check { file, json } => {
-                let session = load(&file)?;
-                if let Some(refusal) =
-                    (session.task.kind().memory_refusal)(&session, None, memory::available())
-                {
-                    return Err(Failure::Environment(format!("{}: {refusal}", file.display())));
-                }
-                let id = session.id();
+                let id = checked(&file)?.id();
                 let text = match json {
                     true => json!({"ok": true, "session": id.to_string()}).to_string(),
                     false => format!("ok: session {id}"),
@@ -88,6 +82,15 @@ pub(super) fn load(file: &Path) -> Result<Session, Failure> {
             None => error.into(),
         }
     })
+}
+
+/// Reads a session file, and checks that this machine has the memory that the session needs.
+pub(super) fn checked(file: &Path) -> Result<Session, Failure> {
+    let session = load(file)?;
+    match (session.task.kind().memory_refusal)(&session, None, memory::available()) {
+        Some(refusal) => Err(Failure::Environment(format!("{}: {refusal}", file.display()))),
+        None => Ok(session),
+    }
 }
 
 /// Returns the contents of a session file, with every default filled in.

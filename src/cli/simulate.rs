@@ -15,6 +15,7 @@ use serde_json::json;
 
 pub use self::table::columns;
 use super::{Failure, kind, output, print};
+use crate::session::Session;
 use crate::sim::outcome::Results;
 use crate::sim::report;
 use crate::sim::run::{self, Progress};
@@ -28,34 +29,34 @@ use crate::sim::scenario::File;
 pub(super) struct Simulate {
     /// Scenario file, such as simulations/churn.toml; simulations/README.md documents its fields
     #[arg(required_unless_present = "calibrate")]
-    file: Option<PathBuf>,
+    pub(super) file: Option<PathBuf>,
     /// Seed that replaces the one in the file
     #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     /// Write result.json and report.html into this folder, which is made if it does not exist
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
-    force: bool,
+    pub(super) force: bool,
     /// Simulate this session file, of any task, with the keys, rows, network and faults of the scenario
     #[arg(long, value_name = "FILE")]
-    session: Option<PathBuf>,
+    pub(super) session: Option<PathBuf>,
     /// Run the small form of the scenario, as the tests do
     #[arg(long)]
-    small: bool,
+    pub(super) small: bool,
     /// Show at most 64 nodes side by side on a page in the browser, and print its address. The
     /// default ADDRESS is 127.0.0.1; port 0 takes a free port
     #[cfg(feature = "net")]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::dashboard::parse_address)]
-    page: Option<std::net::SocketAddr>,
+    pub(super) page: Option<std::net::SocketAddr>,
     /// Measure this machine's rates; print them as a scenario's table of rates, or write them into FILE,
     /// which is otherwise unchanged
     #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
-    calibrate: bool,
+    pub(super) calibrate: bool,
     /// Print JSON: the contents of result.json
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 impl Simulate {
@@ -64,29 +65,42 @@ impl Simulate {
             return calibrate::run(self.file.as_deref(), self.json, out);
         }
         let path = self.file.clone().unwrap_or_default();
-        if let Some(folder) = &self.out {
-            self.prepare(folder)?;
-        }
-        let mut file = File::load(&path, self.small).map_err(|error| {
-            let kind = kind::of(&path).filter(|&kind| kind != "a scenario");
+        let file = Self::load(&path, self.small)?;
+        let session = self.session.as_deref().map(super::session::load).transpose()?;
+        self.play(&path, file, session.as_ref(), out)
+    }
+
+    /// Reads a scenario file; if it is another file of this program, the error names its kind.
+    pub(super) fn load(path: &Path, small: bool) -> Result<File, Failure> {
+        File::load(path, small).map_err(|error| {
+            let kind = kind::of(path).filter(|&kind| kind != "a scenario");
             Failure::Input(match kind {
                 Some(kind) => format!("{}: this is {kind}; a scenario is expected", path.display()),
                 None => error.0,
             })
-        })?;
+        })
+    }
+
+    /// Runs the scenarios of a file, with the settings of a session if there is one. The names of the files
+    /// are only for messages.
+    pub(super) fn play(
+        &self,
+        path: &Path,
+        mut file: File,
+        session: Option<&Session>,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if let Some(folder) = &self.out {
+            self.prepare(folder)?;
+        }
         if let Some(seed) = self.seed {
             file.runs.iter_mut().for_each(|(_, scenario)| scenario.seed = seed);
         }
-        if let Some(settings) = &self.session {
-            let session = super::session::load(settings)?;
+        if let Some(session) = session {
+            let name = self.session.as_deref().unwrap_or(Path::new("session")).display();
             for (_, scenario) in &mut file.runs {
-                let taken = scenario.take_settings(&session);
-                taken.map_err(|error| Failure::Input(format!("{}: {error}", settings.display())))?;
-                let described = session.data.preparation.is_some() && scenario.data.set != "digits";
-                if described && scenario.data.columns_from.is_empty() {
-                    let here = std::path::absolute(settings).unwrap_or_else(|_| settings.clone());
-                    scenario.data.columns_from = here.to_string_lossy().into_owned();
-                }
+                let taken = scenario.take_settings(session);
+                taken.map_err(|error| Failure::Input(format!("{name}: {error}")))?;
             }
         }
         let bar = bar();
@@ -115,7 +129,7 @@ impl Simulate {
         } else {
             print(out, &table::render(&results))?;
         }
-        self.judge(&path, &file, &results)
+        self.judge(path, &file, &results)
     }
 
     /// Creates the folder for results, and checks that they can be written.

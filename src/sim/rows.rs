@@ -30,7 +30,8 @@ impl DealtRows {
     pub fn new(scenario: &Scenario, folder: &Path) -> Result<Self, ScenarioError> {
         let (data, witnesses, seed) = (&scenario.data, scenario.task.witnesses, scenario.seed);
         let peers = scenario.peers - witnesses;
-        let (all, guessed) = if data.set == "digits" { (digits(), None) } else { Self::read(data, folder)? };
+        let (all, guessed) =
+            if data.set == "digits" { (digits(), None) } else { Self::read(scenario, folder)? };
         let seed = seed.to_le_bytes();
         let mut split = train_test(&all, data.test_percent, &seed);
         if data.rows > 0 && data.rows < split.train.len() {
@@ -91,19 +92,29 @@ impl DealtRows {
         places
     }
 
-    /// Reads the set with its column descriptions if the scenario gives them. Otherwise reads numbers or
-    /// guesses the columns; if they were guessed, also returns a line about that.
-    fn read(data: &Data, folder: &Path) -> Result<(Dataset, Option<String>), ScenarioError> {
+    /// Reads the set with the column descriptions of the scenario, or of the session that it plays. Without
+    /// any, reads numbers or guesses the columns; if they were guessed, also returns a line about that.
+    fn read(scenario: &Scenario, folder: &Path) -> Result<(Dataset, Option<String>), ScenarioError> {
+        let data = &scenario.data;
         let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
-        let expected = Expected { labels_file: labels.as_deref(), ..Expected::default() };
+        let contents = data.contents.as_ref();
+        let expected = Expected { labels_file: labels.as_deref(), contents, ..Expected::default() };
         let set = folder.join(&data.set);
         let failed = |error: &dyn std::fmt::Display| ScenarioError(error.to_string());
-        if data.columns_from.is_empty() {
+        let of_session = || {
+            let spec = &scenario.played.as_ref()?.data;
+            let preparation = spec.preparation.as_deref()?.clone();
+            Some(Description { preparation, classes: spec.classes.clone() })
+        };
+        let columns = match &*data.columns_from {
+            "" => of_session(),
+            file => Some(Description::load(&folder.join(file)).map_err(|error| failed(&error))?),
+        };
+        let Some(columns) = columns else {
             let (loaded, draft) =
                 load_drafted(&set, &expected, &Rule::LOCAL).map_err(|error| failed(&error))?;
             return Ok((loaded.data, draft.map(|draft| format!("{}: {}", data.set, draft.guessed()))));
-        }
-        let columns = Description::load(&folder.join(&data.columns_from)).map_err(|error| failed(&error))?;
+        };
         let classes = (!columns.classes.is_empty()).then_some(&*columns.classes);
         let described = Expected { preparation: Some(&columns.preparation), classes, ..expected };
         Ok((load_whole(&set, &described).map_err(|error| failed(&error))?.data, None))

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+use crate::data::Contents;
 use crate::privacy::Ratio;
 use crate::session::{DataSpec, NoiseMode, Scaling, Session, TaskSpec, words};
 use crate::tasks::{Select, kinds};
@@ -124,6 +125,9 @@ pub struct Data {
     pub test_percent: u32,
     /// Maximum number of training rows; 0: all.
     pub rows: usize,
+    /// Contents of the file of rows, if it is only in memory.
+    #[serde(skip)]
+    pub contents: Option<Contents>,
 }
 
 impl Default for Data {
@@ -139,6 +143,7 @@ impl Default for Data {
             alpha_to: 10.0,
             test_percent: 25,
             rows: 0,
+            contents: None,
         }
     }
 }
@@ -469,7 +474,16 @@ impl File {
     /// # Errors
     /// [`ScenarioError`].
     pub fn parse(text: &str, name: String, folder: PathBuf, small: bool) -> Result<Self, ScenarioError> {
-        let mut table: Table = text.parse().map_err(|error| syntax(text, &error))?;
+        Self::of(text.parse().map_err(|error| syntax(text, &error))?, name, folder, small)
+    }
+
+    /// Makes a scenario from the fields of its file.
+    pub(crate) fn of(
+        mut table: Table,
+        name: String,
+        folder: PathBuf,
+        small: bool,
+    ) -> Result<Self, ScenarioError> {
         let over = take_table(&mut table, "small")?;
         let variants = take_variants(&mut table)?;
         if small && let Some(over) = over {

@@ -20,6 +20,18 @@ pub enum LabelColumn {
     None,
 }
 
+impl LabelColumn {
+    /// Returns the column of this name, also one of digits. `last` and `none` are not names.
+    #[must_use]
+    pub fn named(name: String) -> Self {
+        match &*name {
+            "last" => Self::Last,
+            "none" => Self::None,
+            _ => Self::Name(name),
+        }
+    }
+}
+
 impl FromStr for LabelColumn {
     type Err = String;
 

@@ -2,8 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -165,8 +163,8 @@ fn other(head: &[u8]) -> Option<&'static str> {
 /// Returns the format of a ZIP archive by its contents.
 fn zipped(source: &Source) -> Result<Format, &'static str> {
     // The NPZ reader reports an archive inside gzip or a damaged one.
-    let Some(zip) = File::open(&source.file).ok().filter(|_| !source.gzip) else { return Ok(Format::Npz) };
-    let Ok(zip) = zip::ZipArchive::new(BufReader::new(zip)) else { return Ok(Format::Npz) };
+    let Some(zip) = source.archive().ok().filter(|_| !source.gzip) else { return Ok(Format::Npz) };
+    let Ok(zip) = zip::ZipArchive::new(zip) else { return Ok(Format::Npz) };
     let names: Vec<&[u8]> = zip.file_names_raw().collect();
     let has = |wanted: &[u8]| names.contains(&wanted);
     if names.is_empty() || names.iter().any(|name| name.ends_with(b".npy")) {

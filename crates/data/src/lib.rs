@@ -45,7 +45,7 @@ use labels::{Labels, quoted, whole};
 use prepare::TableSchema;
 use prepare::read::{Dialect, Unseen};
 use source::Source;
-pub use source::keep_pipe;
+pub use source::{Contents, keep_pipe};
 
 /// Most features of a row: 2^20. An estimate, far above the 3,072 of CIFAR.
 pub const MAX_FEATURES: usize = 1 << 20;
@@ -211,6 +211,8 @@ pub struct Expected<'a> {
     pub site: Option<&'a site::SiteMap>,
     /// The format; detected if not given.
     pub format: Option<Format>,
+    /// Bytes that are read instead of the file, as text or NPZ. The path is then only their name.
+    pub contents: Option<&'a Contents>,
 }
 
 /// Source of the expected column names.

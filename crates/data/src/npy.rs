@@ -321,7 +321,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     let label = if beside.is_some() { &LabelColumn::None } else { &expected.label };
     let (columns, values, mut labels) = stream(&mut source).rows(expected, label, None)?;
     if let Some(path) = beside {
-        read_labels(Source::open(path)?, values.len() / columns.features, &mut labels)?;
+        read_labels(Source::open(path, None)?, values.len() / columns.features, &mut labels)?;
     }
     Ok(labels.finish(columns.features, values).named(columns))
 }

@@ -4,8 +4,7 @@
 //! given by name, in the array with that name. An optional array `columns` of texts holds the names of the
 //! features.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -13,7 +12,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use super::npy::Stream;
-use super::source::CsvText;
+use super::source::{self, CsvText, Seekable};
 use super::{DataError, Expected, LabelColumn, Loaded, Source, quoted};
 
 /// Most arrays in an archive.
@@ -24,7 +23,7 @@ const NAMES: &str = "columns";
 
 struct Archive<'a> {
     file: &'a Path,
-    zip: ZipArchive<BufReader<File>>,
+    zip: ZipArchive<Box<dyn Seekable>>,
 }
 
 impl Archive<'_> {
@@ -64,7 +63,7 @@ fn damaged(file: &Path, error: &ZipError) -> DataError {
 
 /// See [`super::npz_digest`].
 pub(super) fn digest(file: &Path) -> Result<[u8; 32], DataError> {
-    let mut zip = open(file)?;
+    let mut zip = open(file, Box::new(source::open(file)?))?;
     let mut names: Vec<(Vec<u8>, usize)> = zip.file_names_raw().map(<[u8]>::to_vec).zip(0..).collect();
     names.sort();
     let mut hash = Sha256::new_with_prefix(b"flyswarm/5 npz\0");
@@ -85,10 +84,8 @@ pub(super) fn digest(file: &Path) -> Result<[u8; 32], DataError> {
     Ok(hash.finalize().into())
 }
 
-fn open(file: &Path) -> Result<ZipArchive<BufReader<File>>, DataError> {
-    let reader = File::open(file).map_err(|source| DataError::Read { file: file.into(), source })?;
-    let zip =
-        ZipArchive::new(BufReader::with_capacity(1 << 16, reader)).map_err(|error| damaged(file, &error))?;
+fn open(file: &Path, reader: Box<dyn Seekable>) -> Result<ZipArchive<Box<dyn Seekable>>, DataError> {
+    let zip = ZipArchive::new(reader).map_err(|error| damaged(file, &error))?;
     if zip.len() > MAX_ARRAYS {
         let (found, limit) = (zip.len() as u64, MAX_ARRAYS as u64);
         return Err(DataError::Limit { file: file.into(), what: "too many arrays", found, limit });
@@ -102,7 +99,7 @@ fn archive(source: &Source) -> Result<Archive<'_>, DataError> {
         let problem = "an NPZ archive is compressed by itself: gunzip it first".into();
         return Err(DataError::Layout { file: file.into(), problem });
     }
-    Ok(Archive { file, zip: open(file)? })
+    Ok(Archive { file, zip: open(file, source.archive()?)? })
 }
 
 /// Turns the arrays into a table. An array of one dimension is a column with the array's name. The columns

@@ -109,7 +109,7 @@ fn wide(text: &str, value: f32, comma: bool) -> f64 {
 /// Opens a file of rows and returns its format. Workbooks, arrays with described columns and files with a
 /// map are turned into CSV.
 pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format), DataError> {
-    let source = Source::open(path)?;
+    let source = Source::open(path, expected.contents)?;
     let format = expected.format.map_or_else(|| format::detect(&source), Ok)?;
     let text = if format == Format::Xlsx { format } else { Format::Csv };
     for (option, given, only) in [

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,8 +26,24 @@ pub(super) const MAX_LINE: u64 = 1 << 26;
 /// Most bytes of a pipe that are kept.
 const MAX_KEPT: u64 = 1 << 31;
 
+/// Bytes of a file that is only in memory.
+#[derive(Clone, PartialEq)]
+pub struct Contents(Arc<[u8]>);
+
+impl From<Vec<u8>> for Contents {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
 /// Bytes that came through pipes, by their paths.
-static KEPT: Mutex<BTreeMap<PathBuf, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+static KEPT: Mutex<BTreeMap<PathBuf, Contents>> = Mutex::new(BTreeMap::new());
 
 /// Keeps the bytes of a pipe or device, so that the same path can be read again. Keeps nothing of a file.
 ///
@@ -52,7 +68,7 @@ pub(super) fn keep(path: &Path, limit: u64) -> Result<(), DataError> {
     } else if [&b"PAR1"[..], b"PK"].iter().any(|start| bytes.starts_with(start)) {
         "Parquet, NPZ and Excel need a file".into()
     } else {
-        kept.insert(path.into(), bytes.into());
+        kept.insert(path.into(), Contents::from(bytes));
         return Ok(());
     };
     let problem = format!("a pipe or device ({why}): save the rows as a file");
@@ -62,6 +78,8 @@ pub(super) fn keep(path: &Path, limit: u64) -> Result<(), DataError> {
 /// A file or bytes in memory, unzipped during reading.
 pub(super) struct Source {
     pub(super) file: PathBuf,
+    /// The bytes, if they are in memory.
+    contents: Option<Contents>,
     pub(super) gzip: bool,
     /// The first bytes, unzipped. They will be read again.
     pub(super) head: Vec<u8>,
@@ -80,20 +98,40 @@ impl std::fmt::Debug for Source {
     }
 }
 
+/// A reader that can go to any place.
+pub(super) trait Seekable: Read + Seek {}
+
+impl<T: Read + Seek> Seekable for T {}
+
+pub(super) fn open(path: &Path) -> Result<BufReader<File>, DataError> {
+    let file = File::open(path).map_err(|source| DataError::Read { file: path.into(), source })?;
+    Ok(BufReader::with_capacity(1 << 16, file))
+}
+
 impl Source {
-    pub(super) fn open(path: &Path) -> Result<Self, DataError> {
-        let refuse = |source| DataError::Read { file: path.into(), source };
-        if let Some(bytes) = KEPT.lock().unwrap_or_else(PoisonError::into_inner).get(path) {
-            return Self::new(path, Box::new(Cursor::new(Arc::clone(bytes))));
-        }
-        let file = File::open(path).map_err(refuse)?;
-        Self::new(path, Box::new(BufReader::with_capacity(1 << 16, file)))
+    /// Opens a file, or these contents under its name.
+    pub(super) fn open(path: &Path, contents: Option<&Contents>) -> Result<Self, DataError> {
+        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        let contents = contents.cloned().or_else(kept);
+        let reader: Box<dyn BufRead> = match &contents {
+            Some(contents) => Box::new(Cursor::new(Arc::clone(&contents.0))),
+            None => Box::new(open(path)?),
+        };
+        Ok(Self { contents, ..Self::new(path, reader)? })
     }
 
     /// Opens the source again, from its start. Returns `None` for a pipe that was not kept.
     pub(super) fn again(&self) -> Result<Option<Self>, DataError> {
-        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&self.file);
-        (kept || self.file.is_file()).then(|| Self::open(&self.file)).transpose()
+        let there = self.contents.is_some() || self.file.is_file();
+        there.then(|| Self::open(&self.file, self.contents.as_ref())).transpose()
+    }
+
+    /// Opens the bytes again as an archive, which is not read from its start.
+    pub(super) fn archive(&self) -> Result<Box<dyn Seekable>, DataError> {
+        Ok(match &self.contents {
+            Some(contents) => Box::new(Cursor::new(Arc::clone(&contents.0))),
+            None => Box::new(open(&self.file)?),
+        })
     }
 
     /// Makes a source of this file with nothing left to read.
@@ -102,7 +140,16 @@ impl Source {
     }
 
     fn of(file: PathBuf, reader: Box<dyn BufRead>) -> Self {
-        Self { file, gzip: false, head: Vec::new(), reader, delimiter: None, line: 0, end: b'\n' }
+        Self {
+            file,
+            contents: None,
+            gzip: false,
+            head: Vec::new(),
+            reader,
+            delimiter: None,
+            line: 0,
+            end: b'\n',
+        }
     }
 
     pub(super) fn from_bytes(name: &str, bytes: &'static [u8]) -> Result<Self, DataError> {

@@ -26,12 +26,15 @@ pub(in crate::cli) struct ForecastArguments {
     json: bool,
 }
 
+/// Error for a session without a forecast.
+pub(in crate::cli) const NONE: &str =
+    "a forecast is for a session of the task flynn or fedavg with privacy.epsilon; try `tune` for others";
+
 impl ForecastArguments {
     pub(super) fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let session = load(&self.file)?;
         let Some(found) = forecast(&session, self.rows)? else {
-            let text = "a forecast is for a session of the task flynn or fedavg with privacy.epsilon; try `tune` for others";
-            return Err(Failure::Input(format!("{}: {text}", self.file.display())));
+            return Err(Failure::Input(format!("{}: {NONE}", self.file.display())));
         };
         let text = if self.json { format!("{:#}", json(&found)) } else { found.text };
         print(out, &(text + "\n"))

@@ -40,7 +40,7 @@ pub(in crate::cli) struct NewSession {
 /// A label column. A name of digits is a name here.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Label {
+pub(in crate::cli) enum Label {
     Number(usize),
     Name(String),
 }
@@ -49,9 +49,7 @@ impl From<Label> for LabelColumn {
     fn from(label: Label) -> Self {
         match label {
             Label::Number(number) => Self::Number(number),
-            Label::Name(name) if name == "last" => Self::Last,
-            Label::Name(name) if name == "none" => Self::None,
-            Label::Name(name) => Self::Name(name),
+            Label::Name(name) => Self::named(name),
         }
     }
 }

@@ -71,6 +71,24 @@ fn the_same_rows_come_out_of_every_format() {
 }
 
 #[test]
+fn contents_in_memory_are_read_under_a_name_instead_of_a_file() {
+    let plain = Expected::default();
+    for name in ["rows.csv", "rows.npy", "rows.npz"] {
+        let contents = Contents::from(std::fs::read(fixture(name)).unwrap());
+        let expected = Expected { contents: Some(&contents), ..Expected::default() };
+        let found = load_named(Path::new("X"), &expected).unwrap();
+        assert_eq!(found, load_named(&fixture(name), &plain).unwrap(), "{name}");
+        assert!(!format!("{expected:?}").contains("80, 75"), "no bytes of rows are shown");
+    }
+    for bytes in [&b"a,b,y\n1,2,cat\n1,x,dog\n"[..], b"PK\x03\x04 cut off"] {
+        let contents = Contents::from(bytes.to_vec());
+        let expected = Expected { contents: Some(&contents), ..Expected::default() };
+        let error = load(Path::new("X"), &expected).unwrap_err().to_string();
+        assert!(error.starts_with("X"), "{error}");
+    }
+}
+
+#[test]
 fn columns_are_taken_by_name_where_names_are_expected() {
     let order = ["c", "a", "b"].map(String::from);
     let by_name = Expected { columns: &order, features: Some(3), ..Expected::default() };

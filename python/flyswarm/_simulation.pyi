@@ -1,10 +1,9 @@
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, NoReturn
+from typing import Any
 
 from flyswarm._session import Session
 
-def main() -> NoReturn: ...
 def simulate(
     scenario: str | PathLike[str] | Mapping[str, Any] | Session[Any],
     *,
