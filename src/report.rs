@@ -88,7 +88,7 @@ impl Page<'_> {
             (self.warned())
             (answer::limits(self, beside))
             @if let Some(rows) = self.rows { (scored(rows)) }
-            @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) }
+            @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) (tables(&receipt["tables"])) }
             @if let Some(own) = self.own.and_then(figures::read) {
                 section {
                     h2 { "This peer's own rows" }
@@ -162,6 +162,27 @@ fn scored(rows: Rows<'_>) -> Markup {
                      others have not seen the rows."
                 }
                 (figures::compared(found, Whose::File, true))
+            }
+        }
+    }
+}
+
+/// Returns the tables of a task's result: the first line of each is its head.
+fn tables(tables: &Value) -> Markup {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    html! {
+        @for table in list(tables) {
+            section {
+                h2 { (text(&table["title"])) }
+                table {
+                    @for (at, line) in list(&table["lines"]).iter().enumerate() {
+                        tr {
+                            @for cell in list(line) {
+                                @if at == 0 { th { (text(&cell)) } } @else { td { (text(&cell)) } }
+                            }
+                        }
+                    }
+                }
             }
         }
     }

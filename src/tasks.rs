@@ -31,6 +31,7 @@ pub use kind::{
 };
 pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};
+pub use summary::{CrossTable, SummarySpec};
 pub use tune::spec::{Setting, TuneSpec};
 pub use xclp::spec::{Cheaters, Hamming, XclpSpec};
 
@@ -67,6 +68,8 @@ registry! {
     /// A network that is trained in rounds on given labels and on labels that XCLP finds (Scott, Yeo &
     /// Lampert, TMLR 2023, Algorithm 2).
     pub mod fedavg_xclp;
+    /// Statistics over the rows of all peers: counts, means and cross tables without small cells.
+    pub mod summary;
     /// A task that a program outside this crate provides.
     pub mod custom;
 }

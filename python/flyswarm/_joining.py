@@ -32,7 +32,8 @@ class Joined(Generic[Result]):
     ----------
     estimator : FlyNNClassifier, Network, Labels or None
         Depends on the task. "flynn": a fitted classifier. "fedavg" and "fedavg-xclp": the network. "xclp":
-        labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch": None.
+        labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch" and
+        "summary": None.
         Always None for a peer without rows.
     receipt : dict
         Record of this peer's part in the session.
@@ -43,7 +44,7 @@ class Joined(Generic[Result]):
         `pooled`, the figures of all held-out rows. "fedavg" and "fedavg-xclp": loss and accuracy in `rounds`
         (a list) and `scores` (of the last weights), and the entries of "flynn" if the session holds rows out.
         "xclp" with `hold_out`: the quality on the hidden labels in `held_out`. "tune": the best setting.
-        "sketch": the common sketch and the distances, as in the result file. Otherwise empty.
+        "sketch" and "summary": the contents of the result file. Otherwise empty.
     own : str or None
         This peer's own figures as JSON, for the page.
     warnings : list of str
@@ -101,6 +102,38 @@ class Joined(Generic[Result]):
         ValueError: kind is 'curves', expected one of rounds, confusion, calibration
         """
         return plot(self.figures, kind, ax)
+
+    def table(self, number=0):
+        """Returns a table of a session of the task "summary", as its report prints it.
+
+        Parameters
+        ----------
+        number : int
+            0 for Table 1, then the cross tables in the order of the session file. `figures` has the numbers.
+
+        Returns
+        -------
+        table : pandas.DataFrame or list of dict
+            With pandas a data frame; otherwise a dict for each line, with "" for its name.
+
+        Raises
+        ------
+        KeyError
+            If the result has no tables.
+
+        Examples
+        --------
+        >>> tables = [{"title": "All rows", "lines": [["", "all"], ["n", "20"]]}]
+        >>> len(Joined(None, {"tables": tables}, b"").table())
+        1
+        """
+        head, *lines = self.receipt["tables"][number]["lines"]
+        lines = [dict(zip(head, line)) for line in lines]
+        try:
+            import pandas as pd
+        except ImportError:
+            return lines
+        return pd.DataFrame(lines).set_index("")
 
     def report(self):
         """Returns the page about the session, which a notebook shows in the cell.

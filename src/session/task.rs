@@ -200,6 +200,11 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
         self.kind().name.to_owned()
     }
 
+    /// Returns whether the task reads the description of the columns in addition to the numbers of a row.
+    fn reads_table(&self) -> bool {
+        false
+    }
+
     /// Returns whether the session first draws the peers that train.
     fn selects(&self) -> bool {
         false

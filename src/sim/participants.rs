@@ -122,7 +122,8 @@ fn session(scenario: &Scenario, rows: Option<&DealtRows>) -> Result<(Session, Ve
         (Some(played), Some(rows)) => of_file(played, rows, run, &identities),
         _ => of_scenario(scenario, rows, run, &identities)?,
     };
-    if built_in(&session).is_some_and(|task| task.labels == Labels::None) {
+    let unlabelled = built_in(&session).is_some_and(|task| task.labels == Labels::None);
+    if unlabelled || !session.task.kind().has_classes {
         session.data.classes.clear();
     }
     if scenario.peers <= ROSTER {
@@ -144,7 +145,8 @@ fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]
         data.columns.clone_from(&played.data.columns);
         // The rows are already read by the preparation; a budget for groups must see that the rows have
         // groups.
-        if played.privacy.noise.is_some_and(|noise| noise.unit != PrivacyUnit::Row) {
+        let groups = played.privacy.noise.is_some_and(|noise| noise.unit != PrivacyUnit::Row);
+        if groups || played.task.reads_table() {
             data.preparation.clone_from(&played.data.preparation);
         }
     }

@@ -22,6 +22,7 @@ mod private;
 mod run;
 mod sessions;
 mod sketch;
+mod summary;
 mod tables;
 mod trees;
 mod xclp;
@@ -37,7 +38,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files, with the functions that make them.
-const FILES: [(&str, Maker); 25] = [
+const FILES: [(&str, Maker); 26] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -63,6 +64,7 @@ const FILES: [(&str, Maker); 25] = [
     ("fedavg", fedavg::fedavg),
     ("fedavg-xclp", fedavg_xclp::fedavg_xclp),
     ("private", private::private),
+    ("summary", summary::summary),
 ];
 
 #[test]

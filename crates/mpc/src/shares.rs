@@ -29,6 +29,7 @@
 
 pub mod balance;
 pub mod bits;
+pub mod cells;
 pub mod chebyshev;
 pub mod context;
 pub mod distances;

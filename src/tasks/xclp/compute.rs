@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::computed::{Computed, commitment, inputs_digest};
+use super::computation::{Labels, Prepared, sealed};
+use super::computed::{Computed, inputs_digest};
 use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
 pub(crate) use super::setup::{Excluded, FirstCommitments, Rows, Setup};
@@ -29,27 +30,21 @@ use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{HEARTBEAT_MS, Reason};
 use crate::protocol::{Action, Fault, Input, Machine as _, Step, Time};
 use crate::session::Peer;
-use crate::sketch::lsh::Codes;
 use crate::tasks::exchange::{Content, Done, Exchange, Job, Output, Roles, Vocabulary};
-use crate::tasks::xclp::shares::input::{
-    Announced, Inputs, parcels, parcels_of_distances, unpack, unpack_distances,
-};
+use crate::tasks::xclp::shares::input::{Announced, Inputs, parcels_of_distances};
 use crate::tasks::xclp::shares::output::Sealed;
 use crate::tasks::xclp::shares::party::Frame;
 use crate::tasks::xclp::shares::program::Outcome;
 use crate::tasks::xclp::shares::round::Side;
 use crate::tasks::xclp::shares::{Keys, Party, Turn};
-use flyswarm_mpc::propagation::integer::Plan;
 
 pub(super) mod agree;
 mod messages;
 
 /// Result of a job.
 enum JobResult {
-    /// An owner's parcels for parties 0, 1 and 2, and what it announces.
-    Input([Bytes; 3], Announced),
-    /// An owner's codes and its commitment, if the owner makes parts of distances first.
-    Codes(Arc<Codes>, [u8; 32]),
+    /// This owner's input, made ready.
+    Input(Prepared),
     /// A step of the exchange with another owner.
     Pair(Stepped),
     /// Inputs of all owners, or the owner whose input is invalid.
@@ -142,25 +137,10 @@ impl Compute {
         let out = if self.setup.candidates.contains(&self.setup.me) { out } else { Vec::new() };
         tell(self.peers(), &Body::Begin(out.clone()), step);
         self.begun.insert(self.setup.me, out);
-        if let Some(rows) = self.setup.rows.clone() {
-            let (session, me, plan) = (self.setup.session, self.setup.me, self.setup.plan);
-            let (bits, pairwise) = (plan.settings().bits as usize, self.pairs.is_some());
-            let (place, seeds) = self.sharing();
-            let work = rows.data.rows() as u64 * rows.data.features() as u64 * bits as u64;
-            self.job(
-                work,
-                move || {
-                    let codes = Codes::of(&rows.data, &rows.planes, bits)
-                        .unwrap_or_else(|| unreachable!("BUG: the session checks the bits of a code"));
-                    let commitment = commitment(&session, me, &rows.salt, &codes, &rows.labels);
-                    if pairwise {
-                        return JobResult::Codes(Arc::new(codes), commitment);
-                    }
-                    let parcels = parcels(&codes, &rows.shared(), plan.classes(), place, &seeds);
-                    JobResult::Input(sealed(&parcels), Announced::of(commitment, &parcels))
-                },
-                step,
-            );
+        let (place, seeds) = self.sharing();
+        let owner = (self.setup.session, self.setup.me, place);
+        if let Some((work, prepare)) = self.setup.computation.prepare(owner, seeds) {
+            self.job(work, move || JobResult::Input(prepare()), step);
         }
         self.begin_if_all_are_here(step);
     }
@@ -188,13 +168,13 @@ impl Compute {
         {
             self.pairs = None;
             let (place, seeds) = self.sharing();
-            let (classes, rows) = (self.setup.plan.classes(), self.setup.rows.clone());
-            let labels = rows.map(|rows| rows.shared()).unwrap_or_default();
+            let Some(Labels { plan, rows, .. }) = self.setup.computation.labels() else { return };
+            let (classes, labels) = (plan.classes(), rows.as_ref().map(Rows::shared).unwrap_or_default());
             self.job(
                 parts.len() as u64,
                 move || {
                     let parcels = parcels_of_distances(&parts, &labels, classes, place, &seeds);
-                    JobResult::Input(sealed(&parcels), Announced::of(commitment, &parcels))
+                    JobResult::Input(Prepared::Parcels(sealed(&parcels), Announced::of(commitment, &parcels)))
                 },
                 step,
             );
@@ -298,18 +278,16 @@ impl Compute {
         }
         let mut inputs = std::mem::take(&mut self.inputs);
         self.digest = inputs_digest(self.commitments.iter().map(|(peer, commitment)| (*peer, *commitment)));
-        let (owners, plan) = (self.setup.owners.clone(), self.setup.plan);
+        let (owners, computation) = (self.setup.owners.clone(), self.setup.computation.clone());
         let (commitments, copies) = (self.commitments.clone(), self.copies.clone());
-        let width = self.setup.width();
-        let unpack = if self.setup.hamming.is_pairwise() { unpack_distances } else { unpack };
         self.job(
-            plan.points() as u64 * width as u64,
+            computation.work_to_unpack(owners.len()),
             move || {
                 let unpacked = owners.into_iter().map(|(peer, rows)| {
                     let parcel = Zeroizing::new(inputs.remove(&peer).unwrap_or_default());
                     let input = commitments.get(&peer).copied().unwrap_or_default();
                     let said = Announced { input, copies: copies.get(&peer).copied().unwrap_or_default() };
-                    unpack(&parcel, number, &said, rows, width, plan.classes()).ok_or(peer)
+                    computation.unpack(&parcel, number, &said, rows).ok_or(peer)
                 });
                 JobResult::Unpacked(unpacked.collect())
             },
@@ -319,7 +297,7 @@ impl Compute {
 
     fn made(&mut self, made: JobResult, step: &mut Step<Vocabulary>) {
         match made {
-            JobResult::Input(parcels, Announced { input, copies }) => {
+            JobResult::Input(Prepared::Parcels(parcels, Announced { input, copies })) => {
                 if self.pairs.is_none() && !self.commitments.contains_key(&self.setup.me) {
                     self.announce(Body::Commitment(input), step);
                 }
@@ -327,7 +305,7 @@ impl Compute {
                 self.parcels = Some(parcels);
                 self.share_out(step);
             }
-            JobResult::Codes(codes, commitment) => {
+            JobResult::Input(Prepared::Codes(codes, commitment)) => {
                 self.announce(Body::Commitment(commitment), step);
                 let begun = self.pairs.as_mut().map_or(Ok(()), |pairs| pairs.begin(codes));
                 if let Err((peer, fault)) = begun {
@@ -349,7 +327,10 @@ impl Compute {
             JobResult::Unpacked(Ok(inputs)) => {
                 let (Some(number), Some(trio)) = (self.number(), self.trio) else { return };
                 let keys = self.party_keys(number, &trio);
-                let mut party = Party::new(number, trio, keys, self.setup.plan, inputs, self.setup.proves);
+                let (computation, proves) = (self.setup.computation.clone(), self.setup.proves);
+                let limit = computation.round_limit(inputs.len());
+                let program = |context| computation.program(context, inputs, proves);
+                let mut party = Party::new(number, trio, keys, limit, proves, program);
                 let done = party.handle(Time(0), Input::Start);
                 self.party = Some(party);
                 self.carry_out(done, step);
@@ -384,7 +365,8 @@ impl Compute {
                     self.outgoing.part(to, What::Round(round), data, last, step);
                 }
                 Action::Compute(turn) => {
-                    let (work, brief) = (work_of_a_round(&self.setup.plan), turn.is_brief());
+                    let work = self.setup.computation.work_of_a_round(self.setup.owners.len());
+                    let brief = turn.is_brief();
                     self.work(work, brief, move || JobResult::Turn(turn.run()), step);
                 }
                 Action::Output(Outcome::Sealed(sealed)) => {
@@ -458,7 +440,7 @@ impl Compute {
 
     fn advance(&mut self, step: &mut Step<Vocabulary>) {
         self.pair_up(step);
-        let shared_out = self.setup.rows.is_none() || self.sent;
+        let shared_out = !self.setup.computation.has_input() || self.sent;
         let computed = self.number().is_none() || self.sealed.is_some() && self.unconfirmed().is_none();
         let idle = self.outgoing.waits().is_none() && !self.watch.is_busy();
         if self.over || self.trio.is_none() || !shared_out || !computed || !idle {
@@ -484,7 +466,7 @@ impl Compute {
             let kept_apart = || others.iter().find(|&&peer| self.kept_apart(peer).is_some());
             return silent.or_else(kept_apart).map(|&peer| (0, peer));
         }
-        let after = match self.setup.hamming.is_pairwise() {
+        let after = match self.setup.computation.is_pairwise() {
             true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
             false => 0,
         };
@@ -495,7 +477,7 @@ impl Compute {
             return party.waits().map(|peer| (3 + after, peer));
         }
         let owners = || self.setup.owners.iter().map(|(peer, _)| *peer);
-        let busy = self.setup.rows.is_some() || self.number().is_some();
+        let busy = self.setup.computation.has_input() || self.number().is_some();
         if let Some(peer) = owners().find(|peer| busy && !self.commitments.contains_key(peer)) {
             return Some((1, peer));
         }
@@ -511,18 +493,6 @@ impl Compute {
         self.number()?;
         owners().find(|peer| !self.inputs.contains_key(peer)).map(|peer| (2 + after, peer))
     }
-}
-
-/// Converts parcels to the bytes that travel.
-fn sealed(parcels: &[Zeroizing<Vec<u8>>; 3]) -> [Bytes; 3] {
-    parcels.each_ref().map(|parcel| Bytes::copy_from_slice(parcel))
-}
-
-/// Estimates the additions and multiplications of one of about 1,500 rounds.
-fn work_of_a_round(plan: &Plan) -> u64 {
-    let (n, bits) = (plan.points() as u64, u64::from(plan.settings().bits));
-    let spread = 2 * n * n * plan.classes() as u64 * plan.settings().steps as u64;
-    (n * n * bits + spread + 300 * n * n) / 1500
 }
 
 impl Exchange for Compute {

@@ -9,6 +9,7 @@
 
 pub(crate) mod classes;
 pub(crate) mod compare;
+pub(crate) mod computation;
 pub(crate) mod compute;
 pub(crate) mod computed;
 pub(crate) mod deliver;
@@ -57,6 +58,7 @@ use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::xclp::shares::output::Sealed;
 use crate::tasks::{Cheaters, XclpSpec};
+use computation::{Computation, Labels};
 use compute::{Compute, Excluded, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::{Deliver, Delivered, Differing, Senders};
@@ -422,6 +424,7 @@ impl Xclp {
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
+        let computation = Computation::Labels(Labels { plan, hamming: self.plan.spec.hamming, rows });
         let setup = compute::Setup {
             session: seat.session,
             sum: seat.sum,
@@ -429,12 +432,10 @@ impl Xclp {
             owners,
             candidates,
             members: seat.members,
-            plan,
-            hamming: self.plan.spec.hamming,
+            computation,
             proves: self.plan.spec.cheaters == Cheaters::Caught,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
-            rows,
             out: Arc::clone(&self.out),
             seen: Arc::clone(&self.seen),
             patience_ms: seat.patience_ms,

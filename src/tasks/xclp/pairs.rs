@@ -178,14 +178,15 @@ impl Pairs {
     #[must_use]
     pub(super) fn new(setup: &Setup) -> Option<Self> {
         let place = setup.owners.iter().position(|(peer, _)| *peer == setup.me)?;
-        setup.rows.as_ref().filter(|_| setup.hamming.is_pairwise())?;
+        let labels = setup.computation.labels().filter(|labels| labels.hamming.is_pairwise())?;
+        labels.rows.as_ref()?;
         Some(Self {
-            hamming: setup.hamming,
+            hamming: labels.hamming,
             session: setup.session,
             sum: setup.sum,
             owners: setup.owners.clone(),
             place,
-            bits: setup.plan.settings().bits as usize,
+            bits: labels.plan.settings().bits as usize,
             keys: setup.keys.clone(),
             seed: Zeroizing::new(*derive(&*setup.seed, "pairs of owners", &[])),
             codes: None,

@@ -10,9 +10,8 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
-use crate::tasks::xclp::shares::input::parcel_bytes;
-use crate::tasks::{Hamming, History};
-use flyswarm_mpc::propagation::integer::Plan;
+use crate::tasks::History;
+use crate::tasks::xclp::computation::Computation;
 
 /// Computing parties that this peer, a computing party itself, no longer computes with. The set outlives a
 /// view.
@@ -35,18 +34,14 @@ pub(crate) struct Setup {
     pub candidates: Vec<Peer>,
     /// The view's members.
     pub members: Vec<Peer>,
-    /// Plan of the computation.
-    pub plan: Plan,
-    /// Way to make distances.
-    pub hamming: Hamming,
+    /// The computation, with this peer's input.
+    pub computation: Computation,
     /// True if the parties prove their messages.
     pub proves: bool,
     /// The keys of the view that this peer shares with each other member.
     pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: Zeroizing<[u8; 32]>,
-    /// This peer's rows, as many as in `owners`; `None` for a peer without rows.
-    pub rows: Option<Rows>,
     /// Parties that this peer no longer computes with.
     pub out: Excluded,
     /// Commitments of the owners.
@@ -60,23 +55,6 @@ pub(crate) struct Setup {
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.sum, self.candidates)
-    }
-}
-
-impl Setup {
-    /// Returns the number of words that an owner shares for a row: the bits of its code, or its parts of the
-    /// distances to all points.
-    #[must_use]
-    pub(super) fn width(&self) -> usize {
-        let bits = self.plan.settings().bits as usize;
-        if self.hamming.is_pairwise() { self.plan.points() } else { bits }
-    }
-
-    /// Returns the number of bytes of an owner's parcel for a party.
-    #[must_use]
-    pub(super) fn parcel_bytes(&self, rows: usize, place: usize, number: usize) -> usize {
-        let width = if self.hamming.is_pairwise() { 2 * self.width() } else { self.width() / 8 };
-        parcel_bytes(rows, width, self.plan.classes(), place, number)
     }
 }
 

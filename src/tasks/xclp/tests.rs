@@ -9,6 +9,7 @@ use bytes::Bytes;
 use sha2::Digest;
 use zeroize::Zeroizing;
 
+use super::computation::{Computation, Labels};
 use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
 use super::computed::{Computed, inputs_digest};
 use super::deliver::{self, Deliver, Delivered, Differing};
@@ -65,16 +66,26 @@ pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
         owners: owners(),
         candidates: [3, 1, 0, 4].map(Peer).into(),
         members: (0..5).map(Peer).collect(),
-        plan: plan(),
-        hamming: Hamming::Replicated,
+        computation: Computation::Labels(Labels {
+            plan: plan(),
+            hamming: Hamming::Replicated,
+            rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
+        }),
         proves: true,
         keys: (0..5).filter(|other| *other != me).map(|other| (Peer(other), key(other))).collect(),
         seed: Zeroizing::new([me as u8; 32]),
-        rows: (ROWS[usize::from(me)] > 0).then(|| rows(me)),
         out,
         seen: FirstCommitments::default(),
         patience_ms: 3000,
         longest_ms: 60_000,
+    }
+}
+
+/// Returns the parameters of XCLP in a setup.
+pub(super) fn labels(setup: &mut Setup) -> &mut Labels {
+    match &mut setup.computation {
+        Computation::Labels(labels) => labels,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -521,7 +532,7 @@ fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who
     let view = |counter: u64, salt: u8| {
         let machines = (0u16..5).zip(&seen).map(|(me, seen)| {
             let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Excluded::default()) };
-            if let Some(rows) = setup.rows.as_mut().filter(|_| me == 2) {
+            if let Some(rows) = labels(&mut setup).rows.as_mut().filter(|_| me == 2) {
                 rows.salt = Zeroizing::new([salt; 32]);
             }
             (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
@@ -558,8 +569,8 @@ fn labels_of_classes_that_count_as_none_are_committed_to_and_not_shared() {
         let without: Vec<u16> = (0..CLASSES as u16).filter(|class| bits >> class & 1 == 1).collect();
         let mut net = Net::new((0u16..5).map(|me| {
             let mut setup = setup(me, 1, Excluded::default());
-            setup.hamming = hamming;
-            setup.rows.iter_mut().for_each(|rows| rows.without.clone_from(&without));
+            labels(&mut setup).hamming = hamming;
+            labels(&mut setup).rows.iter_mut().for_each(|rows| rows.without.clone_from(&without));
             (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
         }));
         net.run(|_, _, _, _| {});

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from . import Refused
 from .crypto import le, read_peer_id, tagged
+from .summary import Summary
 from .table import SessionError, Table, need, plain_name, printable
 from .xclp import Plan
 
@@ -120,7 +121,7 @@ class Session:
             raise SessionError(str(error)) from error
         fields = {
             "": "name run_id created series columns table relays task select min_peers data flynn evaluate tune xclp sketch fedavg "
-            "pseudo_labels custom privacy committee timing limits roster",
+            "pseudo_labels summary custom privacy committee timing limits roster",
             "committee": "faults members",
             "series": "number parent",
             "table": "delimiter decimal_comma missing label group column",
@@ -140,7 +141,7 @@ class Session:
         }
         optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing", "limits"))
         optional += " table relays delimiter decimal_comma missing label group features series columns check_columns committee faults members select"
-        optional += " flynn evaluate held_out most learn_all positive xclp sketch fedavg pseudo_labels after refresh custom bytes classes min_peers"
+        optional += " flynn evaluate held_out most learn_all positive xclp sketch fedavg pseudo_labels after refresh summary custom bytes classes min_peers"
         optional += " tune privacy timing limits scaling densify score folds"
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
@@ -148,13 +149,14 @@ class Session:
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "fedavg-xclp", "custom"}
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "fedavg-xclp", "summary", "custom"}
         need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         both = self.task == "fedavg-xclp"
         need(both or self.task == "xclp" or "xclp" not in file, "xclp")
         need(both or self.task == "fedavg" or "fedavg" not in file, "fedavg")
         need(both or "pseudo_labels" not in file, "pseudo_labels")
         need(("custom" in file) == (self.task == "custom"), "custom")
+        need(self.task == "summary" or "summary" not in file, "summary")
         self.custom = file.get("custom", {"name": "a"})
         need(re.fullmatch("[a-z0-9-]{1,64}", self.custom["name"], re.ASCII), "custom")
         need(re.fullmatch("([0-9a-f]{2}){0,65536}", self.custom.get("bytes", ""), re.ASCII), "custom")
@@ -189,8 +191,9 @@ class Session:
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
         need(self.table is not None or all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
-        classless = self.task in ("sketch", "custom") and not self.classes
-        need((classless or self.task != "sketch" and 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
+        never = self.task in ("sketch", "summary")
+        classless = (never or self.task == "custom") and not self.classes
+        need((classless or not never and 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
         flynn = file.get("flynn", {"m": 1, "s": 2, "rho": 1, "gamma": 0})
         xclp = file.get("xclp", {})
@@ -213,8 +216,8 @@ class Session:
         need(128 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
+        need(p <= 64 or not both and self.task not in ("xclp", "summary"), "roster")
         if both or self.task == "xclp":
-            need(3 <= p <= 64, "roster")
             self.fits(5 * (self.k + 1))
         self.fedavg = (both or self.task == "fedavg") and self.checked_fedavg(file.get("fedavg", {}), data)
         self.after = self.refresh = None
@@ -241,8 +244,8 @@ class Session:
             need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
             need(not self.densify or self.selects, "densify")
         private = "epsilon" in file.get("privacy", {})
-        self.check_columns = data.get("check_columns", not private and self.task != "custom")
-        need(not self.check_columns or not private and self.task != "custom", "check_columns")
+        self.check_columns = data.get("check_columns", not private and self.task not in ("summary", "custom"))
+        need(not self.check_columns or not private and self.task not in ("summary", "custom"), "check_columns")
         need(not (self.table and self.table.pooled()) or not private and self.task != "custom", "fill_with")
         limits = self.limits = file.get("columns", {})
         need(set(limits) <= set(self.columns), "columns")
@@ -331,6 +334,11 @@ class Session:
         for name, (low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
 
+        self.summary = None
+        if self.task == "summary":
+            need(own.scaling == "none" and not self.densify, "scaling")
+            self.summary = Summary(file.get("summary", {}), self.table, self.columns, names, self.min_contributors)
+
         number = lambda x: struct.pack("<d", x + 0.0)
         values = [
             ("name", file["name"].encode()),
@@ -404,6 +412,7 @@ class Session:
                 ("pseudo_labels.after", le(self.after or 0, 8)),
                 ("pseudo_labels.refresh", le(self.refresh or 0, 8)),
             ),
+            *(self.summary.entries(number, self.list) if self.summary else ()),
             *self.only(
                 self.task == "custom",
                 ("custom.name", self.custom["name"].encode()),
@@ -483,6 +492,8 @@ class Session:
 
     def plan_of_task(self):
         classes = len(self.classes)
+        if self.summary:
+            return self.summary.plan(len(self.roster))
         if self.task == "xclp":
             plan = [("coin", 4, 0), ("rows", 4, len(self.roster) + classes)]
             if self.scaling in ("center", "standard", "soft-bins"):

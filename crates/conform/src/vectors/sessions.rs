@@ -267,6 +267,8 @@ pub(crate) fn session() -> Value {
         (&positive, 3),
         (&tables::grouped(), 3),
         (&tables::of_groups(), 3),
+        (super::summary::HEAD, 4),
+        (super::summary::PLAIN, 3),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -300,6 +302,10 @@ pub(crate) fn session() -> Value {
         assert!(super::fedavg::PRIVATE.contains(from), "{from}");
         toml(&super::fedavg::PRIVATE.replacen(from, to, 1), 5)
     };
+    let counted = |from: &str, to: &str| {
+        assert!(super::summary::HEAD.contains(from), "{from}");
+        toml(&super::summary::HEAD.replacen(from, to, 1), 4)
+    };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
         ("unknown field", change("[data]", "colour = 1\n[data]")),
@@ -313,6 +319,16 @@ pub(crate) fn session() -> Value {
         ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
         ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
         ("a roster too large for labels", toml(super::xclp::HEAD, 65)),
+        ("a roster too large for a summary", toml(super::summary::PLAIN, 65)),
+        ("groups of numbers", counted("by = \"arm\"", "by = \"age\"")),
+        ("a cross table with the groups", counted("columns = \"stage\"", "columns = \"arm\"")),
+        ("a grid of a category", counted("bmi = 0.5", "sex = 0.5")),
+        ("more rows without one peer than the threshold", counted("rest = 1", "rest = 4")),
+        (
+            "a summary that fills missing values",
+            counted("fill = 25.0\nindicator = true", "fill_with = \"mean\""),
+        ),
+        ("a summary of scaled numbers", counted("scaling = \"none\"", "scaling = \"standard\"")),
         ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
         ("two computing parties", labels(", \"peer-4\"", "")),
         ("codes of 96 bits", labels("bits = 64", "bits = 96")),

@@ -39,9 +39,11 @@ pub enum Stage {
     Propagation = 9,
     /// Labels and coarse scores.
     Output = 10,
+    /// Disclosure control of pooled cells, in a program of its own.
+    Cells = 11,
 }
 
-/// All stages, in order.
+/// All stages of XCLP, in order.
 pub const STAGES: [Stage; 10] = [
     Stage::Input,
     Stage::Distances,

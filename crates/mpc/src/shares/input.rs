@@ -73,6 +73,8 @@ pub struct Inputs {
     pub distances: Shared<u16>,
     /// Bits of the labels: one bit for each class of each row, in whole words.
     pub labels: Shared<Bits>,
+    /// The owner's words, in a computation on words ([`super::cells`]); otherwise empty.
+    pub counts: Shared<u64>,
     /// Hash of the owner's announcement to this party. Zeros if the two shares do not match it.
     pub view: [u8; 32],
 }
@@ -122,6 +124,16 @@ pub fn parcels_of_distances(
     seeds: &[Zeroizing<[u8; 32]>; 3],
 ) -> [Zeroizing<Vec<u8>>; 3] {
     shared_out(parts.to_vec(), labels, classes, place, seeds)
+}
+
+/// Makes the parcels of an owner that shares words.
+#[must_use]
+pub fn parcels_of_words(
+    words: &[u64],
+    place: usize,
+    seeds: &[Zeroizing<[u8; 32]>; 3],
+) -> [Zeroizing<Vec<u8>>; 3] {
+    shared_out(words.to_vec(), &[], 0, place, seeds)
 }
 
 fn shared_out<T: Ring>(
@@ -210,7 +222,7 @@ pub fn unpack(
     classes: usize,
 ) -> Option<Inputs> {
     let (codes, labels, view) = read(parcel, number, announced, rows, bits / LANES, classes)?;
-    Some(Inputs { codes, labels, view, distances: Shared::default() })
+    Some(Inputs { codes, labels, view, ..Inputs::default() })
 }
 
 /// Returns the shares of an owner that has shared its parts of the distances to all `points`.
@@ -224,7 +236,14 @@ pub fn unpack_distances(
     classes: usize,
 ) -> Option<Inputs> {
     let (distances, labels, view) = read(parcel, number, announced, rows, points, classes)?;
-    Some(Inputs { codes: Shared::default(), labels, distances, view })
+    Some(Inputs { labels, distances, view, ..Inputs::default() })
+}
+
+/// Returns the shares of an owner that has shared `words` words.
+#[must_use]
+pub fn unpack_words(parcel: &[u8], number: usize, announced: &Announced, words: usize) -> Option<Inputs> {
+    let (counts, _, view) = read(parcel, number, announced, 1, words, 0)?;
+    Some(Inputs { counts, view, ..Inputs::default() })
 }
 
 type Held<T> = (Shared<T>, Shared<Bits>, [u8; 32]);

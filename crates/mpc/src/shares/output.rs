@@ -32,6 +32,12 @@ impl std::fmt::Debug for Sealed {
 }
 
 impl Sealed {
+    /// Makes the shares of a result that is not for single owners.
+    #[must_use]
+    pub fn new(own: Vec<u8>, next: Vec<u8>) -> Self {
+        Self { width: 1, own, next }
+    }
+
     /// Returns shares from which the output of some points follows. Two parties are enough, one right after
     /// the other: the first (`place` 0) gives both of its shares, the second (1) the missing one.
     #[must_use]

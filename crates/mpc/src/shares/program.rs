@@ -40,13 +40,34 @@ pub enum Outcome {
 /// the other two parties. It is compiled in this package, which is optimised.
 #[must_use]
 pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>, proves: bool) -> Part<'static, Outcome> {
+    proven(context, proves, |context| Box::pin(run(context, plan, inputs)))
+}
+
+/// Returns a program, in parallel with the proofs of its messages if it `proves`.
+pub(super) fn proven(
+    context: Context,
+    proves: bool,
+    program: impl FnOnce(Context) -> Part<'static, Outcome>,
+) -> Part<'static, Outcome> {
     if !proves {
-        return Box::pin(run(context, plan, inputs));
+        return program(context);
     }
     let log = Log::default();
     let (root, context) = (context.split(0), context.with_log(log.clone()));
-    let proved = Alongside::new(root, log, Box::pin(run(context, plan, inputs)));
+    let proved = Alongside::new(root, log, program(context));
     Box::pin(async { proved.await.unwrap_or_else(Outcome::Refused) })
+}
+
+/// Compares the owners' announcements.
+///
+/// # Errors
+/// The end of the computation if they are not the same at all parties.
+pub(super) async fn compared(context: &Context, inputs: &[Inputs]) -> Result<(), Outcome> {
+    match compare(context, inputs).await {
+        Copies::Same => Ok(()),
+        Copies::Differ(owners) => Err(Outcome::Cheats(owners)),
+        Copies::Alone(side) => Err(Outcome::Alone(side)),
+    }
 }
 
 /// Runs the program of one party. `inputs` are those of all owners, in the order of their places. Together
@@ -54,10 +75,8 @@ pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>, proves: bool) ->
 pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outcome {
     let context = &mut context;
     context.enter(Stage::Input);
-    match compare(context, &inputs).await {
-        Copies::Same => {}
-        Copies::Differ(owners) => return Outcome::Cheats(owners),
-        Copies::Alone(side) => return Outcome::Alone(side),
+    if let Err(outcome) = compared(context, &inputs).await {
+        return outcome;
     }
     let (mut labels, mut codes, mut parts) = (Shared::default(), Shared::default(), Vec::new());
     for input in inputs {

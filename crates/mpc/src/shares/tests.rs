@@ -1,6 +1,7 @@
 //! Tests that computations on shares equal those on plain numbers, bit for bit.
 
 pub(super) mod audit;
+mod cells;
 mod hostile;
 mod hostile_copies;
 mod primitives;

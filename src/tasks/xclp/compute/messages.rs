@@ -103,7 +103,7 @@ impl Compute {
                 let number = self.number().ok_or(NOT_MINE)?;
                 let mut owners = self.setup.owners.iter().enumerate();
                 let (place, &(_, rows)) = owners.find(|(_, (peer, _))| *peer == from).ok_or(NOT_MINE)?;
-                let length = self.setup.parcel_bytes(rows, place, number);
+                let length = self.setup.computation.parcel_bytes(rows, place, number);
                 if let Some(parcel) = self.incoming.entry(from).or_default().take(&data, last, length)? {
                     self.inputs.insert(from, parcel);
                     self.compute_if_all_is_here(step);

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::computation::Labels;
 use super::super::compute::{Compute, Setup};
 use super::super::deliver;
 use super::super::talk::{Body, PART, What, content, read};
-use super::super::tests::{CLASSES, Net, computed, expected, outs, owners, plan, rows, setup};
+use super::super::tests::{CLASSES, Net, computed, expected, labels, outs, owners, plan, rows, setup};
 use super::*;
 use crate::protocol::Input;
 use crate::tasks::exchange::Exchange;
@@ -15,7 +16,9 @@ use crate::tasks::xclp::shares::output::unseal;
 const WAYS: [Hamming; 2] = [Hamming::Ot, Hamming::Phe];
 
 fn pairing(me: u16, counter: u64, hamming: Hamming) -> Setup {
-    Setup { hamming, ..setup(me, counter, Default::default()) }
+    let mut setup = setup(me, counter, Default::default());
+    labels(&mut setup).hamming = hamming;
+    setup
 }
 
 fn net(counter: u64, hamming: Hamming) -> Net {
@@ -230,7 +233,8 @@ fn who_floods_a_partner_with_vectors_that_it_has_not_answered_is_refused() {
     let owners = vec![(Peer(0), 20), (Peer(1), 30)];
     let data = crate::data::Dataset::new(5, vec![1.0; 30 * 5], Vec::new(), Vec::new()).expect("rows");
     let with_rows = super::super::compute::Rows { data: Arc::new(data), ..rows(0) };
-    let setup = Setup { owners, rows: Some(with_rows), ..pairing(1, 1, Hamming::Ot) };
+    let mut setup = Setup { owners, ..pairing(1, 1, Hamming::Ot) };
+    labels(&mut setup).rows = Some(with_rows);
     let mut pairs = Pairs::new(&setup).expect("an owner");
     pairs.begin(Arc::new(Codes::from_words(64, vec![7; 30]).expect("codes"))).expect("nothing came");
     let base = flyswarm_mpc::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
@@ -272,11 +276,13 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     let owners = vec![(Peer(0), 20), (Peer(1), 100)];
     let values = (0..500).map(|i| (i * 7919 % 211) as f32 - 105.0).collect();
     let data = crate::data::Dataset::new(5, values, Vec::new(), Vec::new()).expect("rows");
-    let labels = Arc::new(vec![None; 100]);
-    let with_rows = super::super::compute::Rows { data: Arc::new(data), labels, ..rows(0) };
+    let unknown = Arc::new(vec![None; 100]);
+    let with_rows = super::super::compute::Rows { data: Arc::new(data), labels: unknown, ..rows(0) };
     let settings = flyswarm_mpc::propagation::integer::Settings { bits: 4096, ..*plan().settings() };
     let plan = flyswarm_mpc::propagation::integer::Plan::new(120, CLASSES, settings).expect("fits");
-    let setup = Setup { owners, plan, rows: Some(with_rows), ..pairing(1, 1, Hamming::Ot) };
+    let mut setup = Setup { owners, ..pairing(1, 1, Hamming::Ot) };
+    let rows = Some(with_rows);
+    *labels(&mut setup) = Labels { plan, rows, ..labels(&mut setup).clone() };
     let mut net = Net::new([(Peer(1), Box::new(Compute::new(setup)) as Box<dyn Exchange>)]);
     let say = |net: &mut Net, from: u16, body: &Body, data: Vec<u8>| {
         net.give(Peer(1), Input::Message { from: Peer(from), message: content(body, data.into()) });

@@ -8,12 +8,10 @@ use std::task::{Context as Wakeup, Poll, Waker};
 
 use bytes::Bytes;
 
-use super::input::Inputs;
-use super::program::{Outcome, boxed};
+use super::program::Outcome;
 use super::round::{Line, Part, SIDES, Side};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
-use flyswarm_mpc::propagation::integer::Plan;
 use flyswarm_mpc::shares::{Context, Keys, Stage};
 
 /// Largest number of bytes of a frame.
@@ -123,30 +121,26 @@ pub(crate) struct Party {
 }
 
 impl Party {
-    /// Creates party `number` of `parties`, which are 0, 1 and 2 in this order. `inputs` are those of all
-    /// owners, in the order of their places. If it `proves`, so do the other two.
+    /// Creates party `number` of `parties`, which are 0, 1 and 2 in this order. A round of its program has at
+    /// most `limit` bytes from a peer. If it `proves`, so do the other two.
     #[must_use]
     pub(crate) fn new(
         number: usize,
         parties: [Peer; 3],
         keys: Keys,
-        plan: Plan,
-        inputs: Vec<Inputs>,
+        limit: usize,
         proves: bool,
+        program: impl FnOnce(Context) -> Part<'static, Outcome>,
     ) -> Self {
         let line = Line::default();
-        let context = Context::new(line.clone(), keys, number);
-        let program = boxed(context, plan, inputs, proves);
+        let program = program(Context::new(line.clone(), keys, number));
         let turn = Turn { line: line.clone(), received: 0, proves, program, outcome: None };
-        let points = plan.points().next_multiple_of(64);
         Self {
             peers: [parties[(number + 2) % 3], parties[(number + 1) % 3]],
             line,
             turn: Some(turn),
             inboxes: Default::default(),
-            // This is more than any round needs: a word of 64 bits for each pair of points, and a few
-            // hundred for each class or neighbour of a point.
-            limit: 16 * points * points + 4096 * points * (plan.classes() + plan.k()),
+            limit,
             over: false,
         }
     }

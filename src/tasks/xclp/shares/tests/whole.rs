@@ -13,6 +13,7 @@ use crate::crypto::stream::Stream;
 use crate::protocol::{Action, Fault, Input, Machine, Time};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
+use crate::tasks::xclp::computation::round_limit;
 use flyswarm_mpc::propagation::integer::reference::Reference;
 use flyswarm_mpc::propagation::integer::{Plan, Settings};
 use flyswarm_mpc::shares::chebyshev::propagate;
@@ -23,7 +24,7 @@ use flyswarm_mpc::shares::memory::{Run, in_memory, with_keys};
 use flyswarm_mpc::shares::nearest::nearest;
 use flyswarm_mpc::shares::newton::reciprocals;
 use flyswarm_mpc::shares::output::{Sealed, seal, unseal};
-use flyswarm_mpc::shares::program::{Outcome, bits_of_distances, dense, edges, run, weights};
+use flyswarm_mpc::shares::program::{Outcome, bits_of_distances, boxed, dense, edges, run, weights};
 use flyswarm_mpc::shares::round::{Part, Side};
 use flyswarm_mpc::shares::{Context, Keys, Shared, Stage};
 
@@ -387,7 +388,9 @@ impl Net {
         let mut inputs = case.inputs().into_iter();
         let parties = std::array::from_fn(|number| {
             let keys = Keys::new(key(number), key(number + 1), b"session, view, attempt");
-            Party::new(number, peers, keys, case.plan, inputs.next().expect("three"), proves)
+            let (plan, inputs) = (case.plan, inputs.next().expect("three"));
+            let program = |context| boxed(context, plan, inputs, proves);
+            Party::new(number, peers, keys, round_limit(&plan), proves, program)
         });
         Self { parties, queue: VecDeque::new(), outcomes: [None, None, None], blamed: Vec::new() }
     }

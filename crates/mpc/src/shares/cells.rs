@@ -1,0 +1,222 @@
+//! Disclosure control on shares: which pooled cells of a table may open (spec, section 15i).
+//!
+//! Every owner shares a vector of whole numbers mod 2^64: its rows in each *cell*, its rows in each *bucket*
+//! of the values of each *measure*, and the sum and the sum of squares of each measure. The parties add the
+//! vectors up and decide on shares which cells pass ([`Rule`]). They open nothing. Their result is shares of
+//! one bit for each cell and measure, and of the pooled numbers.
+//!
+//! A cell passes if it has enough rows of enough owners, and still enough rows without the rows of any one
+//! owner. So an owner that claims rows that it does not have, or that subtracts its own rows from an opened
+//! cell, sees no fewer rows of the others. The test without an owner does not use that owner's numbers, which
+//! is why their range needs no proof.
+//!
+//! A measure passes if, whichever bucket is left out, its other rows pass as a cell. So a column in which
+//! few rows differ from the commonest value does not pass: its sum would count these rows.
+
+use super::bits::{b2a, not, sign, words};
+use super::input::Inputs;
+use super::output::Sealed;
+use super::primitives::{LANES, multiply_all};
+use super::program::{Outcome, compared, proven};
+use super::round::Part;
+use super::{Bits, Context, Ring, Shared, Stage, Xor};
+
+/// Bits of a pooled count in two's complement.
+const COUNT_BITS: usize = 40;
+/// Bits of a number of owners in two's complement, less up to 64.
+const OWNER_BITS: usize = 8;
+/// Number of buckets of a measure.
+pub const BUCKETS: usize = 16;
+/// Largest number of owners.
+pub const MOST_OWNERS: usize = 64;
+
+/// Conditions for a cell or a measure to pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Least number of rows.
+    pub threshold: u32,
+    /// Least number of owners with rows.
+    pub contributors: u32,
+    /// Least number of rows without the rows of any one owner.
+    pub rest: u32,
+    /// For each cell, whether it also passes if no owner has a row in it.
+    pub empty_passes: Vec<bool>,
+    /// For each measure, the cell of its rows.
+    pub measures: Vec<usize>,
+}
+
+impl Rule {
+    /// Returns the number of cells.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.empty_passes.len()
+    }
+
+    /// Returns the number of words that an owner shares: cells, buckets, and two sums for each measure.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.cells() + (BUCKETS + 2) * self.measures.len()
+    }
+
+    /// Returns the words of bits of the pattern: cells, then measures, each in whole words.
+    #[must_use]
+    pub fn pattern_words(&self) -> usize {
+        words(self.cells()) + words(self.measures.len())
+    }
+
+    /// Returns the pooled words: cells, and two sums for each measure.
+    #[must_use]
+    pub fn totals(&self) -> usize {
+        self.cells() + 2 * self.measures.len()
+    }
+
+    /// Returns the bytes of a share of the result: the pattern, then the pooled words.
+    #[must_use]
+    pub fn result_bytes(&self) -> usize {
+        8 * (self.pattern_words() + self.totals())
+    }
+
+    /// Returns the number of lanes that are tested for each owner, in whole words.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        LANES * (words(self.cells()) + BUCKETS * words(self.measures.len()))
+    }
+
+    /// Returns the tested counts: the cells, then for each bucket the rows of each measure that are not in
+    /// it.
+    fn tested(&self, share: &[u64]) -> Vec<u64> {
+        let (cells, buckets) = share.split_at(self.cells().min(share.len()));
+        let mut tested = cells.to_vec();
+        tested.resize(LANES * words(cells.len()), 0);
+        for bucket in 0..BUCKETS {
+            let others = self.measures.iter().enumerate().map(|(measure, &cell)| {
+                let inside = buckets.get(BUCKETS * measure + bucket).copied().unwrap_or_default();
+                cells.get(cell).copied().unwrap_or_default().wrapping_sub(inside)
+            });
+            tested.extend(others);
+            tested.resize(tested.len().next_multiple_of(LANES), 0);
+        }
+        tested
+    }
+
+    fn pooled(&self, share: &[u64]) -> Vec<u64> {
+        let (cells, rest) = share.split_at(self.cells().min(share.len()));
+        let sums = rest.get(BUCKETS * self.measures.len()..).unwrap_or_default();
+        [cells, sums].concat()
+    }
+}
+
+/// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages to
+/// the other two parties.
+#[must_use]
+pub fn boxed(context: Context, rule: Rule, inputs: Vec<Inputs>, proves: bool) -> Part<'static, Outcome> {
+    proven(context, proves, |context| Box::pin(run(context, rule, inputs)))
+}
+
+async fn run(mut context: Context, rule: Rule, inputs: Vec<Inputs>) -> Outcome {
+    let context = &mut context;
+    context.enter(Stage::Input);
+    if let Err(outcome) = compared(context, &inputs).await {
+        return outcome;
+    }
+    context.enter(Stage::Cells);
+    let counts: Vec<_> = inputs.into_iter().map(|input| input.counts).collect();
+    let pattern = pattern(context, &rule, &counts).await;
+    let totals = sum(&counts).map(|share| rule.pooled(share));
+    let bytes = |pattern: &[Bits], totals: &[u64]| {
+        let mut bytes = Vec::with_capacity(rule.result_bytes());
+        Bits::write_all(pattern, &mut bytes);
+        u64::write_all(totals, &mut bytes);
+        bytes
+    };
+    Outcome::Sealed(Sealed::new(bytes(&pattern.own, &totals.own), bytes(&pattern.next, &totals.next)))
+}
+
+fn sum(vectors: &[Shared<u64>]) -> Shared<u64> {
+    let mut sum = vectors.first().cloned().unwrap_or_default();
+    vectors.iter().skip(1).for_each(|vector| sum.add(vector));
+    sum
+}
+
+/// Returns one bit for each cell and each measure: 1 if it passes.
+pub async fn pattern(context: &mut Context, rule: &Rule, counts: &[Shared<u64>]) -> Shared<Bits> {
+    let tested: Vec<_> = counts.iter().map(|counts| counts.map(|share| rule.tested(share))).collect();
+    let (pooled, width) = (sum(&tested), rule.lanes() / LANES);
+    // Signs of the pooled rows less the threshold, of each owner's rows less 1, and of the rows of all other
+    // owners less the required rest.
+    let less = |shared: Shared<u64>, least: u32| context.plus(shared, u64::from(least).wrapping_neg());
+    let mut compared = vec![less(pooled.clone(), rule.threshold)];
+    compared.extend(tested.iter().map(|own| less(own.clone(), 1)));
+    compared.extend(tested.iter().map(|own| less(pooled.minus(own), rule.rest)));
+    let signs = sign(context, &Shared::concat(&compared), COUNT_BITS).await;
+    let mut bits: Vec<_> = signs.chunks(width).into_iter().map(|below| not(context, below)).collect();
+    let holders = bits.drain(1..=counts.len()).collect::<Vec<_>>();
+    // Signs of the number of owners with rows less the required number, and less 1.
+    let ones = vec![1; holders.len()];
+    let owners = b2a(context, &holders, rule.lanes(), [ones.as_slice()]).await;
+    let less = |least: u32| context.plus(owners.clone(), u64::from(least).wrapping_neg());
+    let few = sign(context, &Shared::concat(&[less(rule.contributors), less(1)]), OWNER_BITS).await;
+    bits.push(not(context, few.slice(0..width)));
+    let empty = few.slice(width..2 * width);
+    let passing = all(context, bits).await;
+    // A cell without rows does not pass otherwise, so the two bits are not both set.
+    let (first, rest) = (words(rule.cells()), words(rule.measures.len()));
+    let masks =
+        super::bits::planes(&rule.empty_passes.iter().map(|&may| may.into()).collect::<Vec<u64>>(), 1);
+    let allowed = |share: &[Bits]| share.iter().zip(&masks).map(|(&bit, &mask)| bit.mul(mask)).collect();
+    let cells = passing.slice(0..first).plus(&empty.slice(0..first).map(allowed));
+    if rest == 0 {
+        return cells;
+    }
+    let measures = all(context, passing.slice(first..width).chunks(rest)).await;
+    Shared::concat(&[cells, measures])
+}
+
+/// Returns the conjunction of vectors of bits.
+async fn all(context: &mut Context, mut bits: Vec<Shared<Bits>>) -> Shared<Bits> {
+    while bits.len() > 1 {
+        let odd = if bits.len().is_multiple_of(2) { None } else { bits.pop() };
+        let pairs: Vec<_> = bits.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect();
+        let mut next = multiply_all(context, &pairs).await;
+        next.extend(odd);
+        bits = next;
+    }
+    bits.pop().unwrap_or_default()
+}
+
+/// Result that is put together from shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// For each cell, whether it passes.
+    pub cells: Vec<bool>,
+    /// For each measure, whether it passes.
+    pub measures: Vec<bool>,
+}
+
+impl Opened {
+    /// Reads the bits of the pattern.
+    #[must_use]
+    pub fn of(rule: &Rule, pattern: &[u64]) -> Self {
+        let bit = |first: usize, at: usize| {
+            pattern.get(first + at / LANES).is_some_and(|word| word >> (at % LANES) & 1 == 1)
+        };
+        let measures = words(rule.cells());
+        Self {
+            cells: (0..rule.cells()).map(|at| bit(0, at)).collect(),
+            measures: (0..rule.measures.len()).map(|at| bit(measures, at)).collect(),
+        }
+    }
+}
+
+/// Adds up three shares of the result: the pattern by exclusive or, the pooled words mod 2^64.
+#[must_use]
+pub fn add_up(rule: &Rule, shares: [&[u64]; 3]) -> Vec<u64> {
+    let word = |at: usize| {
+        let each = shares.map(|share| share.get(at).copied().unwrap_or_default());
+        match at < rule.pattern_words() {
+            true => each.into_iter().map(Xor).fold(Xor(0), Ring::add).0,
+            false => each.into_iter().fold(0, Ring::add),
+        }
+    };
+    (0..rule.pattern_words() + rule.totals()).map(word).collect()
+}

@@ -1,0 +1,170 @@
+//! The pattern and the pooled numbers on shares, against the plain computation.
+
+use proptest::prelude::*;
+use zeroize::Zeroizing;
+
+use super::super::cells::{BUCKETS, Opened, Rule, add_up, boxed, pattern};
+use super::super::input::{Announced, Inputs, parcel_bytes, parcels_of_words, unpack_words};
+use super::super::memory::{Run, in_memory};
+use super::super::program::Outcome;
+use super::super::{Bits, Context};
+use super::{opened, share, words};
+
+/// Returns the pattern of plain counts.
+fn plain(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
+    let passes = |rows: &[u64]| {
+        let pooled: u64 = rows.iter().sum();
+        pooled >= rule.threshold.into()
+            && rows.iter().filter(|&&own| own > 0).count() >= rule.contributors as usize
+            && rows.iter().all(|own| pooled - own >= rule.rest.into())
+    };
+    let cell = |at: usize| owners.iter().map(|words| words[at]).collect::<Vec<_>>();
+    let cells = (0..rule.cells()).map(|at| {
+        let rows = cell(at);
+        passes(&rows) || rule.empty_passes[at] && rows.iter().all(|&own| own == 0)
+    });
+    let measures = rule.measures.iter().enumerate().map(|(measure, &at)| {
+        (0..BUCKETS).all(|bucket| {
+            let inside = rule.cells() + BUCKETS * measure + bucket;
+            passes(&owners.iter().map(|words| words[at] - words[inside]).collect::<Vec<_>>())
+        })
+    });
+    Opened { cells: cells.collect(), measures: measures.collect() }
+}
+
+/// Makes owners whose cells are often near the limits.
+fn owners(rule: &Rule, count: usize, seed: u8) -> Vec<Vec<u64>> {
+    let owner = |owner: usize| {
+        let random = words(rule.words(), 16, seed.wrapping_add(owner as u8));
+        let mut own: Vec<u64> = random.iter().map(|x| [0, 0, 1, 2, 5, x % 40][(x % 6) as usize]).collect();
+        for (measure, &cell) in rule.measures.iter().enumerate() {
+            // The rows of a measure lie in few buckets.
+            let buckets = &mut own[rule.cells() + BUCKETS * measure..][..BUCKETS];
+            let spread = random[measure] as usize % 4;
+            buckets.iter_mut().enumerate().skip(spread + 1).for_each(|(_, bucket)| *bucket = 0);
+            own[cell] = own[rule.cells() + BUCKETS * measure..][..BUCKETS].iter().sum();
+        }
+        own
+    };
+    (0..count).map(owner).collect()
+}
+
+fn rule(cells: usize, measures: usize, (threshold, contributors, rest): (u32, u32, u32)) -> Rule {
+    let measures = (0..measures.min(cells)).collect();
+    Rule { threshold, contributors, rest, empty_passes: (0..cells).map(|at| at % 3 == 2).collect(), measures }
+}
+
+/// Returns what each party unpacks of the parcels of all owners.
+fn inputs(owners: &[Vec<u64>]) -> [Vec<Inputs>; 3] {
+    let mut held: [Vec<Inputs>; 3] = Default::default();
+    for (place, own) in owners.iter().enumerate() {
+        let parcels = parcels_of_words(own, place, &[1, 2, 3].map(|n| Zeroizing::new([n + place as u8; 32])));
+        let said = Announced::of([place as u8; 32], &parcels);
+        for (number, held) in held.iter_mut().enumerate() {
+            assert_eq!(parcels[number].len(), parcel_bytes(1, 8 * own.len(), 0, place, number));
+            held.push(unpack_words(&parcels[number], number, &said, own.len()).expect("a parcel"));
+        }
+    }
+    held
+}
+
+fn run(rule: &Rule, owners: &[Vec<u64>], proves: bool) -> (Run<Outcome>, Vec<u64>) {
+    let inputs = inputs(owners);
+    let run = in_memory(7, |context: Context| {
+        let (inputs, rule) = (inputs[context.role()].clone(), rule.clone());
+        boxed(context, rule, inputs, proves)
+    });
+    let of = |outcome: &Outcome| match outcome {
+        Outcome::Sealed(sealed) => [&sealed.own, &sealed.next].map(|bytes| {
+            assert_eq!(bytes.len(), rule.result_bytes());
+            bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect::<Vec<_>>()
+        }),
+        other => panic!("{other:?}"),
+    };
+    let held = run.results.each_ref().map(of);
+    (0..3).for_each(|party| assert_eq!(held[party][1], held[(party + 1) % 3][0]));
+    let all = add_up(rule, [&held[0][0], &held[1][0], &held[2][0]]);
+    (run, all)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_pattern_is_that_of_the_plain_counts_and_the_totals_are_exact(
+        count in prop_oneof![3usize..8, Just(64usize)], cells in 1usize..150, measures in 0usize..20,
+        limits in (1u32..30, 1u32..5, 0u32..12), seed: u8,
+    ) {
+        let rule = rule(cells, measures, limits);
+        let owners = owners(&rule, count, seed);
+        let (run, all) = run(&rule, &owners, false);
+        prop_assert_eq!(Opened::of(&rule, &all), plain(&rule, &owners));
+        let sum = |at: usize| owners.iter().fold(0u64, |sum, own| sum.wrapping_add(own[at]));
+        let sums = rule.cells() + BUCKETS * rule.measures.len();
+        let expected: Vec<u64> = (0..rule.cells()).chain(sums..rule.words()).map(sum).collect();
+        prop_assert_eq!(&all[rule.pattern_words()..], &expected[..]);
+        prop_assert!(run.rounds <= 30, "{} rounds", run.rounds);
+    }
+
+    #[test]
+    fn no_numbers_of_one_owner_make_a_cell_pass_without_the_rest_of_the_others(
+        cells in 1usize..100, lie in any::<u64>(), seed: u8,
+    ) {
+        let rule = rule(cells, 0, (10, 3, 5));
+        let mut owners = owners(&rule, 5, seed);
+        let lies = words(cells, 64, !seed);
+        let of = |random: u64| [lie, random, 1000][random as usize % 3];
+        owners[0].iter_mut().zip(lies).for_each(|(own, random)| *own = of(random));
+        let held = share(&owners.concat(), seed);
+        let run = in_memory(seed, |mut context: Context| {
+            let (counts, rule) = (held[context.role()].chunks(cells), rule.clone());
+            Box::pin(async move { pattern(&mut context, &rule, &counts).await })
+        });
+        let bits: Vec<u64> = opened::<Bits>(&run.results).iter().map(|word| word.0).collect();
+        let found = Opened::of(&rule, &bits);
+        for (at, passes) in found.cells.iter().enumerate() {
+            let others: Vec<u64> = owners[1..].iter().map(|own| own[at]).collect();
+            let empty = rule.empty_passes[at] && others.iter().all(|&own| own == 0);
+            let holders = others.iter().filter(|&&own| own > 0).count();
+            let enough = others.iter().sum::<u64>() >= 5 && holders >= 2;
+            prop_assert!(!passes || empty || enough, "cell {}: {:?}", at, others);
+        }
+    }
+}
+
+#[test]
+fn proofs_do_not_change_the_result() {
+    let rule = rule(70, 3, (10, 3, 5));
+    let owners = owners(&rule, 3, 5);
+    let (proved, plain) = (run(&rule, &owners, true), run(&rule, &owners, false));
+    assert_eq!(proved.1, plain.1);
+    assert!(proved.0.rounds > plain.0.rounds, "proofs take rounds");
+}
+
+#[test]
+fn owners_that_announce_other_shares_are_named() {
+    let rule = rule(3, 0, (1, 1, 0));
+    let mut inputs = inputs(&[vec![1; 3], vec![2; 3], vec![3; 3]]);
+    inputs.iter_mut().enumerate().for_each(|(party, inputs)| inputs[1].view = [party as u8; 32]);
+    let run = in_memory(1, |context: Context| {
+        let inputs = inputs[context.role()].clone();
+        boxed(context, rule.clone(), inputs, false)
+    });
+    assert!(run.results.iter().all(|outcome| *outcome == Outcome::Cheats(vec![1])));
+}
+
+#[test]
+fn a_measure_with_few_rows_off_the_commonest_value_does_not_pass() {
+    let rule = rule(1, 1, (10, 3, 5));
+    let owner = |common: u64, rare: u64| {
+        let mut own = vec![0; rule.words()];
+        (own[0], own[1], own[2]) = (common + rare, common, rare);
+        own
+    };
+    let passes = |rare: u64| {
+        let (_, all) = run(&rule, &[owner(50, rare), owner(60, 3), owner(70, 3)], false);
+        Opened::of(&rule, &all)
+    };
+    assert_eq!(passes(3), Opened { cells: vec![true], measures: vec![false] });
+    assert_eq!(passes(4), Opened { cells: vec![true], measures: vec![true] });
+}

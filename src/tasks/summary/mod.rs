@@ -1,0 +1,132 @@
+//! The task `summary`: statistics over the rows of all peers, exactly as in one place, without small cells
+//! (spec, section 15i).
+//!
+//! Slots: the coin, which draws the computing parties; `computed`, the computing parties and each member's
+//! commitment to its counts, after an exchange in which every member shares its counts and the parties decide
+//! on shares which cells pass; `pattern`, the bits of the cells that pass; `cells`, the numbers that open. In
+//! the last two the vectors are the parties' shares, so a sum of the session opens them, and no peer sees
+//! anything before the committee has decided whose rows were counted.
+
+mod result;
+mod spec;
+mod table;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use spec::{CrossTable, SummarySpec};
+
+use super::{BuiltIn, Contents, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption};
+use crate::session::{Section, Session, SessionError};
+use result::{FORMAT, File};
+use table::Layout;
+use task::Summary;
+
+/// Entry of the task in the registry.
+pub static KIND: TaskKind = TaskKind {
+    has_classes: false,
+    options: &[
+        TaskOption::field("by", "COLUMN", "summary.by", "Also summarise each level of this category"),
+        TaskOption::field(
+            "grid",
+            "STEP",
+            "summary.grid",
+            "Numbers are rounded to multiples of STEP [default: 0.01]",
+        ),
+        TaskOption::field(
+            "threshold",
+            "ROWS",
+            "summary.threshold",
+            "Least number of rows of a cell that opens [default: 10]",
+        ),
+    ],
+    fill,
+    results: &[ResultFile { name: "a summary", recognised, contents: Some(contents) }],
+    ..TaskKind::new(
+        "summary",
+        "counts, means and cross tables without small cells",
+        &[Section { name: "summary", tasks: "summary if there is a [summary]" }],
+        |sections, _, _| SummarySpec::read(sections).map(Into::into),
+        Shared::Shares,
+    )
+};
+
+fn fill(new: &mut NewFile) -> Result<(), SessionError> {
+    new.propose("data.scaling", "none");
+    Ok(())
+}
+
+fn recognised(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    text.starts_with('{') && text.contains(&format!("\"format\": \"{FORMAT}\""))
+}
+
+fn contents(bytes: &[u8]) -> Result<Contents, String> {
+    let file = File::read(bytes)?;
+    Ok(Contents { kind: "summary", digest: file.digest(), text: file.text(), json: file.json() })
+}
+
+/// Returns the task with these parameters.
+fn built_in(session: &Session, spec: &SummarySpec) -> Option<BuiltIn> {
+    let layout = Arc::new(Layout::new(spec, &session.data).ok()?);
+    let plan = task::plan(session, &layout.rule(spec, session.privacy.min_contributors));
+    let spec = spec.clone();
+    Some(BuiltIn {
+        own: OwnSlots::default(),
+        plan,
+        result: "summary",
+        extension: "summary.json",
+        labels: Labels::None,
+        witnesses: true,
+        build: Box::new(move |session, me, rows, secret| {
+            Ok(Arc::new(Summary::new(session, spec.clone(), layout.clone(), me, &rows.data, secret)?))
+        }),
+    })
+}
+
+/// Functions for the test vectors, which are made outside this crate.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    use flyswarm_mpc::shares::cells::{Opened, Rule};
+
+    use super::{Layout, SummarySpec};
+    use crate::data::Dataset;
+    use crate::session::Peer;
+    use crate::session::Session;
+    use crate::tasks::xclp::computation::commitment_to_words;
+
+    fn layout(session: &Session) -> Option<(&SummarySpec, Layout)> {
+        let spec = session.task.get::<SummarySpec>()?;
+        Some((spec, Layout::new(spec, &session.data).ok()?))
+    }
+
+    /// Returns the rule of a session of this task.
+    #[must_use]
+    pub fn rule(session: &Session) -> Option<Rule> {
+        layout(session).map(|(spec, layout)| layout.rule(spec, session.privacy.min_contributors))
+    }
+
+    /// Returns the words of rows.
+    ///
+    /// # Errors
+    /// A line about a value that does not fit.
+    pub fn words(session: &Session, rows: &Dataset) -> Result<Vec<u64>, String> {
+        let (_, layout) = layout(session).ok_or("another task")?;
+        layout.words((0..rows.rows()).map(|row| rows.row(row)))
+    }
+
+    /// Returns the commitment to the words of an owner.
+    #[must_use]
+    pub fn commitment(session: &[u8; 32], owner: Peer, salt: &[u8; 32], words: &[u64]) -> [u8; 32] {
+        commitment_to_words(session, owner, salt, words)
+    }
+
+    /// Returns the numbers that open.
+    #[must_use]
+    pub fn open(session: &Session, pattern: &Opened) -> Option<Opened> {
+        layout(session).map(|(_, layout)| layout.open(pattern))
+    }
+}

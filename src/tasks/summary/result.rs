@@ -1,0 +1,274 @@
+//! The file of the result, and its tables for people.
+
+use flyswarm_mpc::shares::cells::Opened;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::spec::SummarySpec;
+use super::table::{Layout, Table, Values};
+use crate::session::Session;
+
+/// First field of the result's file.
+pub(super) const FORMAT: &str = "flyswarm summary";
+/// Mark of a number that stays closed.
+const CLOSED: &str = "closed";
+/// Name of the column over all rows.
+const ALL: &str = "all";
+
+/// File of the result.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    format: String,
+    session: String,
+    threshold: u32,
+    min_contributors: u16,
+    rest: u32,
+    by: Option<String>,
+    /// "all", then the levels of the grouping column.
+    groups: Vec<String>,
+    /// Rows of each group; null if the number stays closed.
+    rows: Vec<Option<u64>>,
+    columns: Vec<Column>,
+    tables: Vec<Cross>,
+}
+
+/// Statistics of a column, for each group.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Column {
+    name: String,
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grid: Option<f64>,
+    /// Levels that are counted; for numbers "present" and perhaps "missing".
+    levels: Vec<String>,
+    /// For each level, the rows of each group.
+    counts: Vec<Vec<Option<u64>>>,
+    /// Of numbers, for each group.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    moments: Vec<Option<Moments>>,
+}
+
+/// Sum and sum of squares in steps of the grid, mean and standard deviation.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Moments {
+    n: u64,
+    sum: i64,
+    squares: u64,
+    mean: f64,
+    /// With n - 1; null for one row.
+    sd: Option<f64>,
+}
+
+/// A cross table.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cross {
+    rows: String,
+    columns: String,
+    row_levels: Vec<String>,
+    column_levels: Vec<String>,
+    counts: Vec<Vec<Option<u64>>>,
+}
+
+impl Moments {
+    fn new(n: u64, sum: i64, squares: u64, grid: f64) -> Self {
+        let mean = sum as f64 / n as f64 * grid;
+        // Whole numbers up to the last division: the same bits for every split of the rows.
+        let spread = i128::from(n) * i128::from(squares) - i128::from(sum) * i128::from(sum);
+        let freedom = i128::from(n) * (i128::from(n) - 1);
+        let sd = (n > 1).then(|| (spread.max(0) as f64 / freedom as f64).sqrt() * grid);
+        Self { n, sum, squares, mean, sd }
+    }
+}
+
+impl File {
+    /// Makes the file from the opened numbers: cells, then two sums for each measure.
+    pub(super) fn new(
+        session: &Session,
+        spec: &SummarySpec,
+        layout: &Layout,
+        open: &Opened,
+        numbers: &[u64],
+    ) -> Self {
+        let cell = |at: usize| numbers.get(at).copied().filter(|_| open.cells.get(at) == Some(&true));
+        let names = |levels: Vec<&str>| levels.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let by = layout.by.map(|by| (by, &layout.variables[by]));
+        let groups = by.map(|(_, by)| names(by.levels())).unwrap_or_default();
+        let rows = (0..groups.len()).filter_map(|group| Some(cell(layout.one(by?.0, group))));
+        let rows = std::iter::once(cell(0)).chain(rows).collect();
+        let column = |(at, variable): (usize, &super::table::Variable)| {
+            let table =
+                layout.tables.iter().find(|table| table.rows == at && Some(table.columns) == layout.by);
+            let counts = |level: usize| {
+                let group = |group: usize| Some(cell(layout.two(table?, level, group)));
+                let groups = (0..groups.len()).filter_map(group);
+                std::iter::once(cell(layout.one(at, level))).chain(groups).collect()
+            };
+            let counts: Vec<Vec<Option<u64>>> = (0..variable.count()).map(counts).collect();
+            let (kind, grid) = match &variable.values {
+                Values::Number { grid } => ("number", Some(*grid)),
+                Values::Ordinal(_) => ("ordinal", None),
+                Values::Category(_) => ("category", None),
+            };
+            let moments = |(group, &n): (usize, &Option<u64>)| {
+                // With one group, the measure over all rows is also that of the group.
+                let measure =
+                    layout.measure(at, group.checked_sub(1)).or_else(|| layout.measure(at, None))?;
+                let sums = layout.cells() + 2 * measure;
+                let (sum, squares) = (numbers.get(sums)?, numbers.get(sums + 1)?);
+                let open = open.measures.get(measure) == Some(&true);
+                n.filter(|&n| open && n > 0)
+                    .map(|n| Moments::new(n, sum.cast_signed(), *squares, grid.unwrap_or(1.0)))
+            };
+            Column {
+                name: variable.name.clone(),
+                kind: kind.to_owned(),
+                grid,
+                levels: names(variable.levels()),
+                moments: if grid.is_some() {
+                    counts[0].iter().enumerate().map(moments).collect()
+                } else {
+                    Vec::new()
+                },
+                counts,
+            }
+        };
+        let cross = |table: &Table| {
+            let [rows, columns] = [table.rows, table.columns].map(|at| &layout.variables[at]);
+            let line = |row| (0..columns.count()).map(|at| cell(layout.two(table, row, at))).collect();
+            Cross {
+                rows: rows.name.clone(),
+                columns: columns.name.clone(),
+                row_levels: names(rows.levels()),
+                column_levels: names(columns.levels()),
+                counts: (0..rows.count()).map(line).collect(),
+            }
+        };
+        let extra =
+            layout.tables.iter().filter(|table| Some(table.columns) != layout.by || layout.by.is_none());
+        let extra: Vec<Cross> = extra.map(cross).collect();
+        let not_by = layout.variables.iter().enumerate().filter(|(at, _)| Some(*at) != layout.by);
+        Self {
+            format: FORMAT.to_owned(),
+            session: session.id().to_string(),
+            threshold: spec.threshold,
+            min_contributors: session.privacy.min_contributors,
+            rest: spec.rest,
+            by: spec.by.clone(),
+            rows,
+            columns: not_by.map(column).collect(),
+            groups: std::iter::once(ALL.to_owned()).chain(groups.clone()).collect(),
+            tables: extra,
+        }
+    }
+
+    /// Reads the file.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
+        let file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let groups = file.groups.len();
+        let fits = |column: &Column| {
+            column.counts.len() == column.levels.len()
+                && column.counts.iter().all(|counts| counts.len() == groups)
+                && (column.moments.is_empty() || column.moments.len() == groups)
+        };
+        let square = |cross: &Cross| {
+            cross.counts.len() == cross.row_levels.len()
+                && cross.counts.iter().all(|counts| counts.len() == cross.column_levels.len())
+        };
+        let whole =
+            file.rows.len() == groups && file.columns.iter().all(fits) && file.tables.iter().all(square);
+        match whole && file.format == FORMAT {
+            true => Ok(file),
+            false => Err("not a summary of these groups and levels".into()),
+        }
+    }
+
+    /// Returns the SHA-256 of the JSON in one line.
+    pub(super) fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.json().to_string()).into()
+    }
+
+    /// Returns the result as JSON.
+    pub(super) fn json(&self) -> Value {
+        json!(self)
+    }
+
+    /// Returns the tables as lists of texts: Table 1, then the cross tables.
+    fn printed(&self) -> Vec<(String, Vec<Vec<String>>)> {
+        let count = |count: Option<u64>| count.map_or_else(|| CLOSED.to_owned(), |count| count.to_string());
+        let head = std::iter::once(String::new()).chain(self.groups.iter().cloned()).collect();
+        let rows = std::iter::once("n".to_owned()).chain(self.rows.iter().map(|&rows| count(rows))).collect();
+        let mut lines: Vec<Vec<String>> = vec![head, rows];
+        for column in &self.columns {
+            let places = column.grid.map_or(0, |grid| (1.0 - grid.log10()).ceil().clamp(0.0, 6.0) as usize);
+            if !column.moments.is_empty() {
+                let moments = column.moments.iter().map(|moments| match moments {
+                    None => CLOSED.to_owned(),
+                    Some(Moments { mean, sd, .. }) => {
+                        let sd = sd.map_or_else(|| "-".to_owned(), |sd| format!("{sd:.places$}"));
+                        format!("{mean:.places$} ({sd})")
+                    }
+                });
+                lines.push(std::iter::once(format!("{}, mean (SD)", column.name)).chain(moments).collect());
+            }
+            for (level, counts) in column.levels.iter().zip(&column.counts) {
+                let percent = |(&own, &all): (&Option<u64>, &Option<u64>)| match (own, all) {
+                    (Some(own), Some(all)) if all > 0 => {
+                        format!("{own} ({:.1} %)", 100.0 * own as f64 / all as f64)
+                    }
+                    (own, _) => count(own),
+                };
+                let name = match (column.grid, level.as_str()) {
+                    (Some(_), "present") => format!("{}, n", column.name),
+                    _ => format!("{}: {level}", column.name),
+                };
+                lines.push(std::iter::once(name).chain(counts.iter().zip(&self.rows).map(percent)).collect());
+            }
+        }
+        let title =
+            self.by.as_ref().map_or_else(|| "All rows".to_owned(), |by| format!("All rows, and by {by}"));
+        let mut tables = vec![(title, lines)];
+        for cross in &self.tables {
+            let head = std::iter::once(String::new()).chain(cross.column_levels.iter().cloned()).collect();
+            let line = |(level, counts): (&String, &Vec<Option<u64>>)| {
+                std::iter::once(level.clone()).chain(counts.iter().map(|&rows| count(rows))).collect()
+            };
+            let lines = cross.row_levels.iter().zip(&cross.counts).map(line);
+            let title = format!("{} (rows) by {} (columns)", cross.rows, cross.columns);
+            tables.push((title, std::iter::once(head).chain(lines).collect()));
+        }
+        tables
+    }
+
+    /// Returns the tables for the report page.
+    pub(super) fn pages(&self) -> Value {
+        let tables = self.printed();
+        tables.into_iter().map(|(title, lines)| json!({"title": title, "lines": lines})).collect()
+    }
+
+    /// Returns the tables as Markdown.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "summary of session {}\n\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a cell\n",
+            self.session, self.threshold, self.min_contributors
+        );
+        for (title, lines) in self.printed() {
+            text += &format!("\n{title}\n\n");
+            let line = |cells: &Vec<String>| {
+                let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+                format!("| {} |\n", cells.join(" | "))
+            };
+            for (at, cells) in lines.iter().enumerate() {
+                text += &line(cells);
+                if at == 0 {
+                    text += &format!("| {} |\n", vec!["---"; cells.len()].join(" | "));
+                }
+            }
+        }
+        text
+    }
+}

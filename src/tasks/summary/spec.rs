@@ -1,0 +1,243 @@
+//! The section `[summary]` of a session file.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::table::Layout;
+use crate::session::encoding::{Field, integer, list, number, put, text};
+use crate::session::fields::{Word, field};
+use crate::session::rules::{Limit, check_number};
+use crate::session::{DataSpec, Scaling, Sections, Session, SessionError, Spec};
+use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
+
+/// Three members compute, and every two peers talk.
+const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
+    .saying(" with the task summary: 3 compute, and every two peers talk");
+const THRESHOLD: Limit = Limit::new("summary.threshold", 2, 1_000_000);
+
+/// Warning about computing members that prove nothing.
+const TRUSTED: &str = "summary.cheaters is \"trusted\": a computing member that deviates can open a small cell, or change \
+                       numbers, and no peer notices";
+/// Warning to everyone.
+const AGAIN: &str = "a second session over almost the same rows shows the difference of the two, and no threshold protects \
+                     that; numbers with few different values are better described as categories (docs/statistics.md)";
+
+/// Parameters of the task `summary`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SummarySpec {
+    /// Columns that are summarised, in this order. If empty, all columns.
+    pub columns: Vec<String>,
+    /// Category or ordinal whose levels are the groups. Default: no groups.
+    pub by: Option<String>,
+    /// Numbers are rounded to multiples of this step. A sum is a whole number of steps. Default 0.01. The
+    /// step of dates is at least a day.
+    pub grid: f64,
+    /// Steps of single columns.
+    pub grids: BTreeMap<String, f64>,
+    /// Least number of rows of a cell that opens. Default 10.
+    pub threshold: u32,
+    /// Least number of rows of a cell that opens without the rows of any one peer. Default 5.
+    pub rest: u32,
+    /// Cross tables of two columns.
+    pub table: Vec<CrossTable>,
+    /// Names of the three computing parties; a fourth replaces one that is lost. Default: the coin draws
+    /// them.
+    pub compute: Vec<String>,
+    /// `caught` if the computing parties prove their messages, or `trusted`. Default `trusted`.
+    pub cheaters: String,
+}
+
+/// A cross table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossTable {
+    /// Column whose levels are the rows.
+    pub rows: String,
+    /// Column whose levels are the columns.
+    pub columns: String,
+}
+
+impl Default for SummarySpec {
+    fn default() -> Self {
+        Self {
+            columns: Vec::new(),
+            by: None,
+            grid: 0.01,
+            grids: BTreeMap::new(),
+            threshold: 10,
+            rest: 5,
+            table: Vec::new(),
+            compute: Vec::new(),
+            cheaters: Cheaters::Trusted.word().to_owned(),
+        }
+    }
+}
+
+impl SummarySpec {
+    /// Reads the section; without one, all values are defaults.
+    pub(super) fn read(sections: &mut Sections<'_>) -> Result<Self, SessionError> {
+        Ok(sections.take("summary")?.unwrap_or_default())
+    }
+
+    /// Returns whether the computing parties prove their messages.
+    pub(super) fn proves(&self) -> bool {
+        self.cheaters == Cheaters::Caught.word()
+    }
+
+    fn check_compute(&self, session: &Session) -> Result<(), SessionError> {
+        let known = |name: &String| session.roster.iter().any(|entry| entry.name == *name);
+        if let Some(stranger) = self.compute.iter().find(|name| !known(name)) {
+            return Err(SessionError::value("summary.compute", stranger, "names of the roster"));
+        }
+        let twice = (1..self.compute.len()).any(|at| self.compute[..at].contains(&self.compute[at]));
+        if twice || !matches!(self.compute.len(), 0 | 3 | 4) {
+            let (named, limit) =
+                (self.compute.join(", "), "three different names, or a fourth in reserve, or none");
+            return Err(SessionError::value("summary.compute", named, limit));
+        }
+        Ok(())
+    }
+}
+
+impl Spec for SummarySpec {
+    fn kind(&self) -> &'static TaskKind {
+        &super::KIND
+    }
+
+    fn built_in(&self, session: &Session) -> Option<BuiltIn> {
+        super::built_in(session, self)
+    }
+
+    fn about(&self) -> &'static str {
+        "statistics over the rows of all peers: counts, means and cross tables without small cells"
+    }
+
+    fn roster(&self) -> Limit {
+        ROSTER
+    }
+
+    fn normalise(&mut self) {
+        self.grids.values_mut().chain([&mut self.grid]).for_each(|grid| *grid += 0.0);
+    }
+
+    fn protections(&self) -> Protections {
+        Protections {
+            columns: Protection::OptOut(
+                "compares no columns, because their sums over all peers would open small cells",
+            ),
+            imputation: Protection::OptOut("counts missing values and fills none"),
+            ..Protections::ALL
+        }
+    }
+
+    fn check(&self, session: &Session) -> Result<(), SessionError> {
+        let data = &session.data;
+        if !data.classes.is_empty() {
+            let limit = "0 with the task summary: describe the label as a column";
+            return Err(SessionError::value("the length of data.classes", data.classes.len(), limit));
+        }
+        if data.scaling != Scaling::None || data.densify {
+            let limit = "\"none\", and densify false, with the task summary";
+            return Err(SessionError::value("data.scaling", data.scaling, limit));
+        }
+        THRESHOLD.check::<u32>(self.threshold)?;
+        Limit::new("summary.rest", 0, self.threshold.into()).check::<u32>(self.rest)?;
+        for (name, &grid) in self.grids.iter().chain([(&"summary.grid".to_owned(), &self.grid)]) {
+            check_number(name, grid, (1e-9..=1e9).contains(&grid), "1e-9 to 1e9")?;
+        }
+        if !Cheaters::WORDS.iter().any(|(word, _)| *word == self.cheaters) {
+            return Err(SessionError::value("summary.cheaters", &self.cheaters, "\"caught\" or \"trusted\""));
+        }
+        self.check_compute(session)?;
+        match Layout::new(self, data) {
+            Ok(_) => Ok(()),
+            Err((field, value, limit)) => Err(SessionError::value(field, value, limit)),
+        }
+    }
+
+    fn entries(&self) -> Vec<Field> {
+        let texts = |texts: &[&str]| list(texts.iter().map(|text| text.as_bytes()));
+        let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let grids = self.grids.iter().map(|(name, &grid)| {
+            let mut item = Vec::new();
+            put(&mut item, name.as_bytes());
+            item.extend(number(grid));
+            item
+        });
+        let grids: Vec<Vec<u8>> = grids.collect();
+        let tables = self.table.iter().map(|CrossTable { rows, columns }| texts(&[rows, columns]));
+        let tables: Vec<Vec<u8>> = tables.collect();
+        vec![
+            ("summary.columns", texts(&columns)),
+            ("summary.by", text(self.by.as_deref().unwrap_or_default())),
+            ("summary.grid", number(self.grid)),
+            ("summary.grids", list(grids.iter().map(Vec::as_slice))),
+            ("summary.threshold", integer(self.threshold)),
+            ("summary.rest", integer(self.rest)),
+            ("summary.table", list(tables.iter().map(Vec::as_slice))),
+            ("summary.compute", text(&self.compute.join(" "))),
+            ("summary.cheaters", text(&self.cheaters)),
+        ]
+    }
+
+    fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
+        let Self { columns, by, grid, grids, threshold, rest, table, compute, cheaters } = self;
+        writeln!(out, "[summary]")?;
+        // A JSON string or list of strings is also TOML.
+        let about = "Columns that are summarised; if the list is empty, all. With `by`, also for each group.";
+        field(about, "columns", json!(columns), out)?;
+        match by {
+            Some(by) => field("", "by", json!(by), out)?,
+            None => writeln!(out, "# by = \"arm\"")?,
+        }
+        let about = "Numbers are rounded to multiples of this step; other steps for single columns.";
+        field(about, "grid", format_args!("{grid:?}"), out)?;
+        let each: Vec<_> = grids.iter().map(|(name, grid)| format!("{} = {grid:?}", json!(name))).collect();
+        field("", "grids", format_args!("{{ {} }}", each.join(", ")), out)?;
+        let about = "A cell opens if all peers together have `threshold` rows in it, if privacy.min_contributors peers have \
+                     any, and if `rest` rows remain without the rows of any one peer.";
+        field(about, "threshold", threshold, out)?;
+        field("", "rest", rest, out)?;
+        let about = "Cross tables of two categories: { rows = \"sex\", columns = \"smoker\" }.";
+        let each = table.iter().map(|CrossTable { rows, columns }| {
+            format!("{{ rows = {}, columns = {} }}", json!(rows), json!(columns))
+        });
+        field(about, "table", format_args!("[{}]", each.collect::<Vec<_>>().join(", ")), out)?;
+        let about = "Names of the three members that compute on shares, and of a fourth in reserve; drawn if empty. \
+                     One of them alone learns nothing. Any two together see all cells.";
+        field(about, "compute", json!(compute), out)?;
+        let about = "\"caught\": the computing members prove each message. \"trusted\": they prove nothing.";
+        field(about, "cheaters", json!(cheaters), out)?;
+        writeln!(out)
+    }
+
+    fn json(&self, _data: &DataSpec) -> Vec<(&'static str, Value)> {
+        vec![("summary", json!(self))]
+    }
+
+    fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
+        let Self { threshold, rest, by, .. } = self;
+        let by = by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
+        let count = Layout::new(self, data).map_or(0, |layout| layout.variables.len());
+        let cells = format!(
+            "at least {threshold} rows of privacy.min_contributors peers, and {rest} without the rows of any one"
+        );
+        let mut lines = vec![("summary", format!("{count} columns{by}")), ("cells", cells)];
+        lines.extend(self.table.iter().map(|table| ("table", format!("{} x {}", table.rows, table.columns))));
+        let cautions = [Some(AGAIN), (!self.proves()).then_some(TRUSTED)];
+        lines.extend(cautions.into_iter().flatten().map(|text| ("caution", text.to_owned())));
+        lines
+    }
+
+    fn reads_table(&self) -> bool {
+        true
+    }
+
+    fn caution(&self) -> Option<&'static str> {
+        Some(AGAIN)
+    }
+}
