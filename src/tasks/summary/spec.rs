@@ -47,7 +47,7 @@ pub struct SummarySpec {
     /// Names of the three computing parties; a fourth replaces one that is lost. Default: the coin draws
     /// them.
     pub compute: Vec<String>,
-    /// `caught` if the computing parties prove their messages, or `trusted`. Default `trusted`.
+    /// `caught` if the computing parties prove their messages, or `trusted`. Default `caught`.
     pub cheaters: String,
 }
 
@@ -72,7 +72,7 @@ impl Default for SummarySpec {
             rest: 5,
             table: Vec::new(),
             compute: Vec::new(),
-            cheaters: Cheaters::Trusted.word().to_owned(),
+            cheaters: Cheaters::Caught.word().to_owned(),
         }
     }
 }

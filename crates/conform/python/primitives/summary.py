@@ -73,7 +73,7 @@ class Summary:
         crossed = given.get("table", [])
         need(all(set(cross) == {"rows", "columns"} for cross in crossed), "summary.table")
         self.crossed = [(cross["rows"], cross["columns"]) for cross in crossed]
-        self.compute, self.cheaters = given.get("compute", []), given.get("cheaters", "trusted")
+        self.compute, self.cheaters = given.get("compute", []), given.get("cheaters", "caught")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
         need(self.cheaters in ("caught", "trusted"), "summary.cheaters")
         need(2 <= self.threshold <= 1_000_000 and 0 <= self.rest <= self.threshold, "summary.threshold")
