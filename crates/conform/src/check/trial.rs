@@ -43,9 +43,10 @@ impl Check {
         let mut ground = Ground::new(folder, &program, peers, (case.place, m), (timing(case), LIMIT))?;
         let mut ours: Vec<_> = (0..case.peers).filter(|i| *i != ground.checked).collect();
         let leader = ground.tree[0];
+        let key = ground.network_key().display().to_string();
         if matches!(case.drama, Drama::NetworkKey) {
-            let key = format!("/key/swarm/psk/1.0.0/\n/base16/\n{}\n", hex::encode(*random()?));
-            std::fs::write(ground.network_key(), key).map_err(|error| Failure::Environment(error.to_string()))?;
+            let text = format!("/key/swarm/psk/1.0.0/\n/base16/\n{}\n", hex::encode(*random()?));
+            std::fs::write(&key, text).map_err(|error| Failure::Environment(error.to_string()))?;
         }
         let hold = match case.drama {
             Drama::LeaderDies(stage) | Drama::Restart(stage) => format!("counts.{stage}"),

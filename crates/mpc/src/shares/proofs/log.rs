@@ -111,7 +111,13 @@ impl Log {
     /// Changes a message that this party makes, if a test plants that.
     #[cfg(test)]
     pub fn cheat<T: Ring>(&self, round: u32, words: &mut [T]) {
-        self.1.change(round, words);
+        self.cheat_in(round, 8 * T::BYTES, words);
+    }
+
+    /// Does the same for words of which only the lowest `width` bits are sent.
+    #[cfg(test)]
+    pub fn cheat_in<T: Ring>(&self, round: u32, width: usize, words: &mut [T]) {
+        self.1.change(round, width, words);
     }
 
     /// Closes the batches that have `least` words or more of one prover. All parties do so at the same

@@ -51,14 +51,14 @@ struct Plan {
 pub(in crate::shares) struct Cheat(Arc<Mutex<(u32, Option<Plan>, u32)>>);
 
 impl Cheat {
-    pub(super) fn change<T: Ring>(&self, at: u32, words: &mut [T]) {
+    pub(super) fn change<T: Ring>(&self, at: u32, width: usize, words: &mut [T]) {
         let (count, plan, round) = &mut *self.0.lock().expect("no panic");
         *count += 1;
         if let Some(plan) = plan.filter(|plan| plan.message == *count && !words.is_empty()) {
             *round = at;
-            let bit = (plan.bit % (8 * T::BYTES * words.len()) as u64) as usize;
-            let word = &mut words[bit / (8 * T::BYTES)];
-            *word = word.add(T::from_bits(1 << (bit % (8 * T::BYTES))));
+            let bit = (plan.bit % (width * words.len()) as u64) as usize;
+            let word = &mut words[bit / width];
+            *word = word.add(T::from_bits(1 << (bit % width)));
         }
     }
 }
