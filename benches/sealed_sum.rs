@@ -78,7 +78,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// eight nodes, a pad.
 fn masks(pad: bool) -> Masks {
     let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(0) }, slot: 1 };
-    let mask = |key: u8, sign| Mask::new(Arc::new([key; 32]), "mask", sum, sign);
+    let mask = |key: u8, sign| Mask::new(Arc::new([key; 32].into()), "mask", sum, sign);
     let partners = (1..8).map(|i| mask(i, if i < 4 { Sign::Add } else { Sign::Subtract }));
     let pad = pad.then(|| mask(9, Sign::Add));
     Masks { word: Word::W32, masks: partners.chain(pad).collect() }

@@ -444,7 +444,7 @@ fn add(
 fn some_rows() -> Vec<Vec<Vec<f32>>> {
     let plain = |peer: usize, at: usize| {
         let number = 7 * peer + 3 * at;
-        let bmi = (number % 9 > 0).then_some(18.0 + number as f32 % 20.0);
+        let bmi = (!number.is_multiple_of(9)).then_some(18.0 + number as f32 % 20.0);
         (at % 2, Some(number % 2), Some(number % 3), (number % 70) as f32, bmi)
     };
     (0..5).map(|peer| (0..20 * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()

@@ -142,7 +142,7 @@ pub(crate) fn summary() -> Value {
         "rows": shown,
         "words": words,
         "salt": hex(salt),
-        "seeds": seeds.each_ref().map(|seed| hex(&**seed)),
+        "seeds": seeds.each_ref().map(|seed| hex(**seed)),
         "commitments": commitments.iter().map(hex).collect::<Vec<_>>(),
         "parcels": sent.iter().map(|sent| sent.each_ref().map(|parcel| hex(&**parcel))).collect::<Vec<_>>(),
         "ballot": [ballot.counter, u64::from(ballot.proposer.0)],
