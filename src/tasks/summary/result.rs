@@ -78,8 +78,10 @@ impl Moments {
     fn new(n: u64, sum: i64, squares: u64, grid: f64) -> Self {
         let mean = sum as f64 / n as f64 * grid;
         // Whole numbers up to the last division: the same bits for every split of the rows.
-        let spread = i128::from(n) * i128::from(squares) - i128::from(sum) * i128::from(sum);
-        let freedom = i128::from(n) * (i128::from(n) - 1);
+        // They saturate only if a peer has shared numbers that are not its counts.
+        let product = |a: i128, b: i128| a.saturating_mul(b);
+        let spread = product(n.into(), squares.into()).saturating_sub(product(sum.into(), sum.into()));
+        let freedom = product(n.into(), i128::from(n) - 1);
         let sd = (n > 1).then(|| (spread.max(0) as f64 / freedom as f64).sqrt() * grid);
         Self { n, sum, squares, mean, sd }
     }
@@ -168,7 +170,14 @@ impl File {
 
     /// Reads the file.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let mut file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        // Means and deviations follow from the whole numbers: a reader of JSON may round the last digit.
+        for column in &mut file.columns {
+            let grid = column.grid.unwrap_or(1.0);
+            for moments in column.moments.iter_mut().flatten().filter(|moments| moments.n > 0) {
+                *moments = Moments::new(moments.n, moments.sum, moments.squares, grid);
+            }
+        }
         let groups = file.groups.len();
         let fits = |column: &Column| {
             column.counts.len() == column.levels.len()

@@ -335,7 +335,7 @@ fn fields_that_do_not_fit_the_columns_are_refused_by_name() {
     );
 }
 
-/// Peers after the exchange: the tasks of five, of which 1, 3 and 4 computed, and the history of each.
+/// Returns the tasks of five peers after the exchange, and the history of each. Peers 1, 3 and 4 computed.
 fn computed(rows: &[Vec<Vec<f32>>]) -> (Vec<Summary>, Vec<History>) {
     let mut session = Session::parse(&with_roster(SESSION)).expect("a session");
     session.data = data();
