@@ -9,8 +9,7 @@ use zeroize::Zeroizing;
 use super::Check;
 use super::cases::{Case, Drama};
 use crate::deviation::{Expected, Kind};
-use crate::files::now;
-use crate::files::random;
+use crate::files::{now, random, write_private};
 use crate::ground::Ground;
 use flyswarm::cli::Failure;
 use flyswarm::net::{Config, Event, Multiaddr, Network};
@@ -46,7 +45,7 @@ impl Check {
         let key = ground.network_key().display().to_string();
         if matches!(case.drama, Drama::NetworkKey) {
             let text = format!("/key/swarm/psk/1.0.0/\n/base16/\n{}\n", hex::encode(*random()?));
-            std::fs::write(&key, text).map_err(|error| Failure::Environment(error.to_string()))?;
+            write_private(&ground.network_key(), text.as_bytes())?;
         }
         let hold = match case.drama {
             Drama::LeaderDies(stage) | Drama::Restart(stage) => format!("counts.{stage}"),
