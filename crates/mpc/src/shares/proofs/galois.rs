@@ -177,7 +177,7 @@ impl<W: Coefficient> Work<W> for Weighted<'_, W> {
 /// Returns the sum of element times row, for rows of `width` words.
 #[must_use]
 pub fn combined<W: Coefficient>(elements: &[Galois<W>], rows: &[W], width: usize) -> Vec<Galois<W>> {
-    // So many sums stay in the cache of the first level.
+    // This number of sums stays in the cache of the first level.
     const COLUMNS: usize = 32;
     vectorized(
         #[inline(always)]

@@ -146,7 +146,7 @@ fn group<T>(words: &[T], columns: usize, group: usize) -> &[T] {
     &words[start..words.len().min(start + columns)]
 }
 
-/// Adds up the values of the product of two vectors, for blocks of so many columns.
+/// Adds up the values of the product of two vectors, by blocks of columns.
 fn in_blocks<A: Copy + Default, B: Copy + Default, S>(
     values: &mut [S],
     (groups, columns, block): (usize, usize, usize),

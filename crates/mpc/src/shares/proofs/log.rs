@@ -1,4 +1,4 @@
-//! Log of all statements that are still to be proved, and their proofs beside the program.
+//! Log of all statements that are still to be proved, and their proofs in the rounds of the program.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -114,7 +114,7 @@ impl Log {
         self.cheat_in(round, 8 * T::BYTES, words);
     }
 
-    /// Does the same for words of which only the lowest `width` bits are sent.
+    /// Does the same for words. Only their lowest `width` bits are sent.
     #[cfg(test)]
     pub fn cheat_in<T: Ring>(&self, round: u32, width: usize, words: &mut [T]) {
         self.1.change(round, width, words);
@@ -184,7 +184,7 @@ fn seal<T: Proved>(statements: &mut Statements, least: usize) {
 /// A program and the proofs of its statements, which share its rounds. It ends when all are proved.
 ///
 /// The program sends before the proofs in every round, and so it reads first, too. It may wait for the
-/// proofs only where no other part of it sends.
+/// proofs only if no other part of it sends then.
 pub struct Alongside<'a, T> {
     root: Context,
     log: Log,

@@ -112,7 +112,7 @@ pub struct Steps {
     pub count: usize,
     /// Variables of the first step.
     first: usize,
-    /// Whether there are sums of products of a coin and a word.
+    /// True if there are sums of products of a coin and a word.
     sums: bool,
 }
 

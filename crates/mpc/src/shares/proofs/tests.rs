@@ -372,7 +372,7 @@ impl<R: Gates> CheatingProver<R> {
     }
 }
 
-/// Proves 1 x 1 = 1 + `error` for a product of words at party 0, which cheats, beside a right coin sum.
+/// Proves 1 x 1 = 1 + `error` for a product of words at party 0, which cheats, with a right coin sum.
 fn proves_beside_a_sum<R: Gates>(error: u64, cheat: CheatingProver<R>) -> [Result<(), Refused>; 3] {
     let run = in_memory(7, |mut context: Context| {
         let party = context.role();
