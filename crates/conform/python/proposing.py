@@ -28,6 +28,7 @@ class Proposer:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.proposal: Proposal | None = None
+        self.dropped: tuple[Ballot, float] | None = None  # of a proposal without promises, and the end of its leases
         self.idle_since: float | None = None
         self.was_enough = False
         self.refusals: Counter[int] = Counter()
@@ -79,8 +80,13 @@ class Proposer:
         """Withdraws the proposal. Like the peers that promised, this peer notes that it began nothing."""
         m, proposal = self.machine, self.proposal
         self.proposal = None
-        if proposal is not None and len(proposal.promises) > 1:
-            self.marks.began_nothing(m, m.me, proposal.since + m.seconds("proposal_backoff_ms"))
+        if proposal is None:
+            return
+        leased = proposal.since + m.seconds("proposal_backoff_ms")
+        if len(proposal.promises) > 1:
+            self.marks.began_nothing(m, m.me, leased)
+        else:
+            self.dropped = proposal.ballot, leased
 
     def has_promised(self) -> None:
         """Gives way to the peer that has got this peer's promise."""
@@ -90,6 +96,12 @@ class Proposer:
 
     def on_promise(self, peer: int, signed: Signed[Promised]) -> None:
         m, proposal = self.machine, self.proposal
+        if self.dropped and signed.item.ballot == self.dropped[0] and signed.author == peer:
+            # The promise comes after the proposal was dropped: its author counts it, so this peer does too.
+            check_promise(m.session, signed, signed.item.ballot)
+            self.marks.began_nothing(m, m.me, self.dropped[1])
+            self.dropped = None
+            return
         if proposal is None or signed.item.ballot != proposal.ballot or signed.author != peer:
             return
         check_promise(m.session, signed, proposal.ballot)

@@ -43,6 +43,8 @@ pub(super) struct Elections {
     /// Highest ballot counter seen.
     seen: u64,
     proposal: Option<Proposal>,
+    /// Ballot of a proposal that was dropped before another peer's promise came, and the end of its leases.
+    dropped: Option<(Ballot, Time)>,
     obligation: Option<Duty>,
     blocked: Option<Blocked>,
     /// True if `blocked` is due to too few peers, and not to a rule of the task.
@@ -110,6 +112,7 @@ impl Elections {
             went_on: Time::default(),
             seen: 0,
             proposal: None,
+            dropped: None,
             obligation: None,
             blocked: None,
             alone: false,
@@ -153,12 +156,17 @@ impl Elections {
     /// Drops this peer's proposal. Peers that promised it count it as a proposal that began nothing. This
     /// peer counts it too, so that it does not ask again before they may promise.
     fn withdraw(&mut self) {
-        if let Some(proposal) = self.proposal.take()
-            && proposal.promises.len() > 1
-        {
-            let lease_ms = self.ctx.session.timing.proposal_backoff_ms;
-            self.standing.began_nothing(proposal.leased, self.ctx.me, lease_ms);
+        let Some(proposal) = self.proposal.take() else { return };
+        if proposal.promises.len() > 1 {
+            self.count_dropped(proposal.leased);
+        } else {
+            self.dropped = Some((proposal.ballot, proposal.leased));
         }
+    }
+
+    fn count_dropped(&mut self, leased: Time) {
+        let lease_ms = self.ctx.session.timing.proposal_backoff_ms;
+        self.standing.began_nothing(leased, self.ctx.me, lease_ms);
     }
 
     /// Notes that this peer enters a view. The disk must have this before the peer sends a message in the

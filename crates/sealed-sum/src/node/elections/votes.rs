@@ -155,10 +155,17 @@ impl Elections {
         step: &mut Out,
     ) -> Result<(), Fault> {
         let ballot = signed.item.ballot;
-        if signed.author != from || self.proposed() != Some(ballot) {
+        let dropped = self.dropped.filter(|&(dropped, _)| dropped == ballot);
+        if signed.author != from || (self.proposed() != Some(ballot) && dropped.is_none()) {
             return Ok(());
         }
         promise::check(&self.ctx, ballot, &signed)?;
+        if let Some((_, leased)) = dropped {
+            // The promise comes after the proposal was dropped: its author counts it, so this peer does too.
+            self.dropped = None;
+            self.count_dropped(leased);
+            return Ok(());
+        }
         self.convict(std::slice::from_ref(&signed), step);
         self.votes.saw(from, Trace::Promise(signed.clone()));
         signed.item.marks.iter().for_each(|mark| self.standing.note(mark));
