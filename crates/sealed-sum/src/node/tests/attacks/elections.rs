@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::network::Network;
 use super::super::numbers::timing;
+use super::alone::One;
 use super::{honest_finish, leader};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::failure::Failure;
@@ -96,5 +97,35 @@ fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() 
         let last = when.max().unwrap();
         assert!(last < 5_000, "seed {seed}: {last} ms");
         assert_eq!(net.named(), BTreeSet::from([liar]));
+    }
+}
+
+#[test]
+fn a_promise_that_comes_after_its_proposal_was_refused_delays_the_next_proposal() {
+    // Its author counts that the proposal began nothing, so it would refuse an earlier one.
+    let lease = timing().proposal_backoff_ms;
+    for late in [false, true] {
+        let mut one = One::strange(Vec::new());
+        let (other, rest) = (one.committee[1], one.others.clone());
+        rest.iter().chain([&other]).for_each(|&peer| one.greet(peer));
+        let mut ms = 0;
+        while one.node.elections.proposed().is_none() {
+            ms += 10;
+            one.wait(ms);
+        }
+        let ballot = one.node.elections.proposed().unwrap();
+        one.hear(other, Message::Refuse(ballot, Ballot { counter: ballot.counter + 1, proposer: other }));
+        assert_eq!(one.node.elections.proposed(), None);
+        if late {
+            one.hear(other, Message::Promise(one.promise(other, ballot, 0)));
+        }
+        one.wait(ms + lease);
+        assert_eq!(one.node.elections.proposed().is_some(), !late);
+        if late {
+            one.wait(ms + 3 * lease - 20);
+            assert_eq!(one.node.elections.proposed(), None, "two leases after the end of its own");
+            one.wait(ms + 3 * lease + 20);
+            assert!(one.node.elections.proposed().is_some());
+        }
     }
 }
