@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::scenario::Tamper;
 use super::swarm::Swarm;
 use crate::crypto::identity::Identity;
-use crate::crypto::mask::{self, Word};
+use crate::crypto::mask::{self, Wide, Word};
 use crate::protocol::all_reduce;
 use crate::protocol::context::Aggregate;
 use crate::protocol::deal::Release;
@@ -149,6 +149,7 @@ impl Task for Poisoned {
         let more = match aggregate.word() {
             Word::W32 => 1000u32.to_le_bytes().to_vec(),
             Word::W64 => 1000u64.to_le_bytes().to_vec(),
+            Word::W512 => Wide::from(1000).to_le_bytes().to_vec(),
         };
         let more = more.repeat(out.len() / more.len());
         mask::add(aggregate.word(), &mut out, &more);

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy
 from primitives import PROTOCOL, VERSION
-from primitives.crypto import Stream, tagged
+from primitives.crypto import Stream, signed_words, tagged
 
 from session import Session
 
@@ -91,24 +91,10 @@ def fixed_point(x: float) -> int:
     return int(x * 2.0**40 + math.copysign(0.5, x))
 
 
-def digits(x: int, count: int) -> list[int]:
-    """Returns digits of base 2^40 from -2^39 to below 2^39, lowest first. The last digit is the rest."""
-    found = []
-    for _ in range(count - 1):
-        above = (x + (1 << 39)) >> 40
-        found.append(x - (above << 40))
-        x = above
-    return [*found, x]
-
-
-def moments_of(rows: numpy.ndarray, squares: bool) -> numpy.ndarray:
-    sums, sums_of_squares = [], []
-    for column in rows.T.tolist():
-        values = [fixed_point(x) for x in column]
-        sums += digits(sum(values), 3)
-        if squares:
-            sums_of_squares += digits(sum(q * q for q in values), 6)
-    return numpy.array([w % (1 << 64) for w in [len(rows), *sums, *sums_of_squares]], dtype="<u8")
+def moments_of(rows: numpy.ndarray, squares: bool) -> bytes:
+    columns = [[fixed_point(x) for x in column] for column in rows.T.tolist()]
+    words = [len(rows), *map(sum, columns), *(sum(q * q for q in column) for column in columns if squares)]
+    return b"".join(word.to_bytes(64, "little", signed=True) for word in words)
 
 
 def typical(rows: numpy.ndarray) -> numpy.ndarray:
@@ -124,30 +110,25 @@ def typical(rows: numpy.ndarray) -> numpy.ndarray:
 
 def column_sums(session: Session, rows: numpy.ndarray) -> bytes:
     """Returns the vector of `moments`."""
-    words = moments_of(rows, session.squares).tobytes()
-    return words + moments_of(typical(rows), True).tobytes() if session.check_columns else words
-
-
-def joined(words: list[int], size: int, bound: int) -> list[int]:
-    """Returns integers from words of 40 bits, `size` words for each integer."""
-    if any(abs(w) > bound for w in words):
-        raise Refused("opened moments are out of range")
-    return [sum(w << 40 * k for k, w in enumerate(words[at:at + size])) for at in range(0, len(words), size)]
+    words = moments_of(rows, session.squares)
+    return words + moments_of(typical(rows), True) if session.check_columns else words
 
 
 class Moments:
     """Means and deviations from the opened sum. Refuses values that no rows can have."""
 
     def __init__(self, opened: bytes, features: int, squares: bool) -> None:
-        words = numpy.frombuffer(opened, "<i8").tolist()
-        middle = 1 + 3 * features
+        words = signed_words(opened)
+        middle = 1 + features
         n = words[0]
-        if not 1 <= n <= ROW_LIMIT or len(words) != (1 + 9 * features if squares else middle):
+        if not 1 <= n <= ROW_LIMIT or len(words) != (1 + 2 * features if squares else middle):
             raise Refused("the opened moments name an impossible number of rows")
-        sums = joined(words[1:middle], 3, n << 40)
+        sums, sums_of_squares = words[1:middle], words[middle:]
+        if any(abs(s) > n << 120 for s in sums) or any(abs(p) > n << 240 for p in sums_of_squares):
+            raise Refused("opened moments are out of range")
         self.means = [float(s) / float(n << 40) + 0.0 for s in sums]
         self.deviations = []
-        for s, p in zip(sums, joined(words[middle:], 6, n << 40)):
+        for s, p in zip(sums, sums_of_squares):
             numerator = n * p - s * s
             if numerator < 0:
                 raise Refused("opened moments have a negative variance")
@@ -258,8 +239,8 @@ class Task(NamedTuple):
     def opened_moments(self, opened: bytes) -> Moments:
         """Returns the moments of all rows. Those of typical rows serve comparisons that this peer skips."""
         session = self.session
-        words = 1 + (9 if session.squares else 3) * session.features
-        return Moments(opened[:8 * words], session.features, session.squares)
+        words = 1 + (2 if session.squares else 1) * session.features
+        return Moments(opened[:64 * words], session.features, session.squares)
 
     def check_opened(self, slot: int, opened: bytes) -> None:
         """Refuses opened values by the rules of section 15."""

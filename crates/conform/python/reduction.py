@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy
-from primitives.crypto import add_mask, sum_bytes
+from primitives.crypto import add_mask, add_words, sum_bytes
 from primitives.decision import CHUNK, chunk_count, expect
 from primitives.encoding import Direction, ReduceMessage, SumId, ViewMessage
 
@@ -34,13 +34,13 @@ class Reduction:
     def __init__(self, view: View, slot: int) -> None:
         self.view = view
         what = view.session.plan[slot]
-        self.dtype = f"<u{what.word}"
+        self.bits = 8 * what.word
         self.length = what.length
         self.count = chunk_count(self.length)
         self.sum_id = SumId(view.ballot, slot)
         self.started = False
-        self.own: dict[int, numpy.ndarray] = {}   # own masked chunks
-        self.sums: dict[int, numpy.ndarray] = {}  # sums of the children's chunks
+        self.own: dict[int, bytes] = {}   # own masked chunks
+        self.sums: dict[int, bytes] = {}  # sums of the children's chunks
         self.added = 0  # chunks summed over the subtree and sent to the parent
         self.total: list[bytes] = []
         self.edges = {peer: Edge() for peer in view.neighbours}
@@ -54,16 +54,16 @@ class Reduction:
             self.view.job(functools.partial(self.mask, index, part), functools.partial(self.masked, index))
         self.pump()
 
-    def mask(self, index: int, part: bytes) -> numpy.ndarray:
+    def mask(self, index: int, chunk: bytes) -> bytes:
         view, params = self.view, sum_bytes(self.sum_id)
-        chunk = numpy.frombuffer(part, self.dtype).copy()
         for peer, key in view.pairs.items():
-            add_mask(chunk, 1 if peer > view.machine.me else -1, key, "mask", params, index * CHUNK)
+            sign = 1 if peer > view.machine.me else -1
+            chunk = add_mask(self.bits, chunk, sign, key, "mask", params, index * CHUNK)
         if view.pad is not None:
-            add_mask(chunk, 1, view.pad, "pad", params, index * CHUNK)
+            chunk = add_mask(self.bits, chunk, 1, view.pad, "pad", params, index * CHUNK)
         return chunk
 
-    def masked(self, index: int, chunk: numpy.ndarray) -> None:
+    def masked(self, index: int, chunk: bytes) -> None:
         self.own[index] = chunk
         self.pump()
 
@@ -75,7 +75,7 @@ class Reduction:
         while (i := self.added) in self.own and all(self.edges[child].taken > i for child in view.children):
             if parent is not None and i - self.edges[parent].acked >= WINDOW:
                 break
-            chunk = (self.own.pop(i) + self.sums.pop(i, 0)).tobytes()
+            chunk = self.added_to(self.sums.pop(i, None), self.own.pop(i))
             self.added += 1
             if parent is None:
                 self.total.append(chunk)
@@ -95,6 +95,9 @@ class Reduction:
         passed_on = [self.edges[child].sent for child in view.children]
         if self.started and min([len(self.total), *passed_on]) == self.count:
             view.total_held()
+
+    def added_to(self, chunk: bytes | None, other: bytes) -> bytes:
+        return other if chunk is None else add_words(self.bits, chunk, other)
 
     def look_whole(self) -> None:
         if len(self.total) == self.count:
@@ -119,7 +122,7 @@ class Reduction:
         edge.taken += 1
         if upward:
             expect(i - edge.credited < WINDOW, "out-of-order", "a chunk without credit")
-            self.sums[i] = numpy.frombuffer(data, self.dtype) + self.sums.get(i, 0)
+            self.sums[i] = self.added_to(self.sums.get(i), data)
         else:
             self.total.append(data)
             self.look_whole()

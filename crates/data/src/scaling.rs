@@ -30,6 +30,7 @@ pub mod sums;
 pub use self::moments::{Moments, moments};
 pub use self::sums::ColumnSums;
 use crate::{Dataset, MAX_FEATURES, MAX_ROWS};
+use flyswarm_sealed_sum::crypto::mask::Wide;
 
 /// Most soft bins of a feature. An estimate: 8 bins already resolve more than the best settings need.
 pub const MAX_BINS: u16 = 64;
@@ -153,7 +154,7 @@ pub enum ScalingError {
     },
     /// The number of rows is 0, or too large for the words.
     #[error("{0} rows in all, expected 1 to {MAX_ROWS} to compute means")]
-    Rows(u64),
+    Rows(String),
     /// The words cannot be the sums of any rows, because some peer sent other words.
     #[error("the sums for feature {0} cannot come from rows")]
     Inconsistent(usize),
@@ -186,10 +187,7 @@ impl Scaler {
     /// # Errors
     /// As [`Scaler::new`], and if the words are not valid moments.
     pub fn opened(scaling: &Scaling, features: usize, moments: Option<&[u8]>) -> Result<Self, ScalingError> {
-        let words = moments.filter(|_| scaling.needs_moments().is_some()).map(|bytes| {
-            let (words, _) = bytes.as_chunks::<8>();
-            words.iter().map(|&word| u64::from_le_bytes(word)).collect::<Vec<_>>()
-        });
+        let words = moments.filter(|_| scaling.needs_moments().is_some()).map(Wide::all);
         let moments = words.map(|words| Moments::from_words(sums::parts(&words, features).0, features));
         Self::new(scaling, features, moments.transpose()?.as_ref())
     }

@@ -19,6 +19,7 @@
 //!
 //! Findings from this peer's rows alone are in [`flyswarm_data::notices`].
 
+use crate::crypto::mask::Wide;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use flyswarm_data::notices::listed;
@@ -58,13 +59,13 @@ pub(crate) type Finding = (usize, Anomaly);
 /// Returns the columns of `data` that are far from the others'. `opened` has the words of [`ColumnSums`]
 /// with squares. If `counted` is true, those of `data` are part of them.
 #[must_use]
-pub(crate) fn compare(data: &Dataset, opened: &[u64], counted: bool) -> Vec<Finding> {
+pub(crate) fn compare(data: &Dataset, opened: &[Wide], counted: bool) -> Vec<Finding> {
     let features = data.features();
     let (all, all_typical) = sums::parts(opened, features);
     let own_sums = if all_typical.is_empty() { ColumnSums::Spreads } else { ColumnSums::Compared };
     let own = own_sums.of(data);
     let (own, own_typical) = sums::parts(&own, features);
-    let others = |all: &[u64], own: &[u64]| {
+    let others = |all: &[Wide], own: &[Wide]| {
         let rest = all.iter().zip(own).map(|(all, own)| if counted { all.wrapping_sub(*own) } else { *all });
         Moments::from_words(&rest.collect::<Vec<_>>(), features).ok()
     };
@@ -218,7 +219,7 @@ pub(crate) fn aggregate(features: u32, sums: ColumnSums) -> Aggregate {
              each peer with at least 40: means of the second and of the third quarter of its values",
         ),
     };
-    Aggregate::exact("moments", 8, words, is, reveals)
+    Aggregate::exact("moments", 64, words, is, reveals)
 }
 
 #[cfg(test)]

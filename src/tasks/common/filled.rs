@@ -13,6 +13,7 @@ use flyswarm_data::prepare::{Fill, Kind};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
+use crate::crypto::mask::Wide;
 use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
@@ -49,7 +50,7 @@ pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate
         );
         let fills = Aggregate::exact(
             "fills",
-            8,
+            64,
             preparation.pooled_words() as u64,
             "values that replace missing values",
             "of each such column how many values there are and their mean, or how many rows have each \
@@ -88,8 +89,7 @@ pub(crate) fn rows(session: &Session, rows: &Rows, history: &History) -> Result<
 
 fn resolved(preparation: &TableSchema, history: &History) -> Result<TableSchema, String> {
     let opened = history.vector(FILLS).ok_or("the sums that fill missing values are not open")?;
-    let words: Vec<_> = opened.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
-    preparation.resolved(&words).map_err(|error| error.to_string())
+    preparation.resolved(&Wide::all(opened)).map_err(|error| error.to_string())
 }
 
 /// Task of a peer whose rows have gaps.
@@ -165,7 +165,7 @@ impl Task for Filled {
             }
             FILLS => {
                 let words = self.preparation()?.pooled_values(data, gaps);
-                Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
+                Ok(Wide::bytes(&words).into())
             }
             _ => self.at(history).and_then(|(task, seen)| task.contribution(slot - SLOTS, &seen)),
         }

@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use super::columns::{compare, lines};
 use super::{filled, holders};
-use crate::crypto::mask;
+use crate::crypto::mask::{self, Wide};
 use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
@@ -298,9 +298,8 @@ impl Protected {
     }
 
     /// Returns the words of the opened moments.
-    fn opened(&self, history: &History) -> Option<Vec<u64>> {
-        let (words, _) = history.vector(self.moments()?)?.as_chunks::<8>();
-        Some(words.iter().map(|&word| u64::from_le_bytes(word)).collect())
+    fn opened(&self, history: &History) -> Option<Vec<Wide>> {
+        Some(Wide::all(history.vector(self.moments()?)?))
     }
 
     fn filled(&self, history: &History) -> Result<Rows, String> {
@@ -400,7 +399,7 @@ impl Task for Protected {
         }
         let Rows { data, .. } = self.filled(history)?;
         let words = ColumnSums::Compared.of(&data);
-        Ok(words.into_iter().flat_map(u64::to_le_bytes).collect())
+        Ok(Wide::bytes(&words).into())
     }
 
     fn noisy_contribution(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {

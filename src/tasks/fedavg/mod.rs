@@ -54,6 +54,7 @@ use super::{History, Outcome, RowUse, Rows, Task, Work};
 use crate::data::Dataset;
 use crate::data::groups;
 use crate::data::split::{self, Split, train_test};
+use crate::crypto::mask::Wide;
 use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, SessionError};
@@ -373,7 +374,7 @@ impl Fedavg {
                 let rows = Borrowed::new(self.data.features(), &values);
                 let rows = rows.map_err(|error| FedavgError::Data(error.to_string()))?;
                 let sums = self.plan.opens_moments().unwrap_or(ColumnSums::Means);
-                Ok(sums.of(rows).into_iter().flat_map(u64::to_le_bytes).collect())
+                Ok(Wide::bytes(&sums.of(rows)).into())
             }
         }
     }

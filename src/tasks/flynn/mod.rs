@@ -41,7 +41,7 @@ use super::common::evaluation::Evaluation;
 use super::common::holders::{self, HOLDERS};
 use super::sketch::{self, SketchTask};
 use super::{History, Outcome, RowUse, Task, Work};
-use crate::crypto::mask;
+use crate::crypto::mask::{self, Wide};
 use crate::crypto::stream::PROTOCOL;
 use crate::data::Dataset;
 use crate::data::split::Split;
@@ -358,7 +358,7 @@ impl Flynn {
         Ok(match name {
             "holders" => self.holders(opened)?,
             "moments" => {
-                words(&self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data))).into()
+                Wide::bytes(&self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data))).into()
             }
             _ => {
                 let holders = self.plan.holders();

@@ -34,7 +34,7 @@ use zeroize::Zeroizing;
 use super::common::columns;
 use super::common::holders::{self, HOLDERS};
 use super::{History, RowUse, Task, Work};
-use crate::crypto::mask;
+use crate::crypto::mask::{self, Wide};
 use crate::crypto::stream::Stream;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -437,7 +437,7 @@ impl SketchTask {
             "holders" | "present" => holders::vector(0, &self.data),
             "moments" => {
                 let moments = self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data));
-                moments.iter().flat_map(|word| word.to_le_bytes()).collect()
+                Wide::bytes(&moments).into()
             }
             "sketch" => bytes(self.own(opened)?.to_words()),
             "scores" => {

@@ -24,6 +24,7 @@ use super::common::columns;
 use super::common::holders::{self, HOLDERS};
 use super::flynn::new;
 use super::{BuiltIn, History, Labels, NewFile, OwnSlots, Shared, Task, TaskKind, TaskOption, Work};
+use crate::crypto::mask::Wide;
 use crate::crypto::stream::derive;
 use crate::crypto::tagged_hash;
 use crate::data::Dataset;
@@ -224,8 +225,7 @@ impl Plan {
         let moments = match self.needs_moments() {
             None => None,
             Some(_) => {
-                let (words, _) = self.opened("moments", opened)?.as_chunks::<8>();
-                let words: Vec<_> = words.iter().map(|&word| u64::from_le_bytes(word)).collect();
+                let words = Wide::all(self.opened("moments", opened)?);
                 Some(Moments::from_words(sums::parts(&words, features).0, features)?)
             }
         };
@@ -320,7 +320,7 @@ impl Tune {
             "holders" => Ok(holders::vector(self.plan.classes(), &self.data)),
             "moments" => {
                 let moments = self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data));
-                Ok(moments.iter().flat_map(|word| word.to_le_bytes()).collect())
+                Ok(Wide::bytes(&moments).into())
             }
             name => {
                 holders::refuse_uncounted(

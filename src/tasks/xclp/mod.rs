@@ -51,6 +51,7 @@ use zeroize::Zeroizing;
 use super::common::columns;
 use super::exchange::{Seat, Source};
 use super::{History, RowUse, Task, Work};
+use crate::crypto::mask::Wide;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
@@ -401,7 +402,7 @@ impl Xclp {
             }
             "moments" => {
                 let squares = self.plan.scaling.needs_moments() == Some(true);
-                Ok(scaling::moments(&self.data, squares).iter().flat_map(|word| word.to_le_bytes()).collect())
+                Ok(Wide::bytes(&scaling::moments(&self.data, squares)).into())
             }
             other => Err(format!("no vector of {other} without its exchange")),
         }

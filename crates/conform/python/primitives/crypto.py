@@ -244,15 +244,26 @@ def add_words(bits: int, vector: bytes, other: bytes, sign: int = 1) -> bytes:
     """Adds or subtracts vectors of words of `bits` bits, each word modulo 2^bits."""
     if len(vector) != len(other):
         raise ValueError("vectors of other lengths")
-    a, b = (numpy.frombuffer(x, f"<u{bits // 8}") for x in (vector, other))
-    return (a + b if sign > 0 else a - b).tobytes()
+    if bits <= 64:
+        a, b = (numpy.frombuffer(x, f"<u{bits // 8}") for x in (vector, other))
+        return (a + b if sign > 0 else a - b).tobytes()
+    a, b = (wide_words(x, bits) for x in (vector, other))
+    return b"".join(le((x + sign * y) % 2**bits, bits // 8) for x, y in zip(a, b))
 
 
-def add_mask(vector: numpy.ndarray, sign: int, key: bytes, label: str, params: bytes,
-             offset: int = 0) -> None:
-    """Adds a stream to the words of a vector, or subtracts it, in place."""
-    mask = numpy.frombuffer(Stream(key, label, params, offset).take(vector.nbytes), vector.dtype)
-    (numpy.add if sign > 0 else numpy.subtract)(vector, mask, out=vector)
+def wide_words(vector: bytes, bits: int = 512) -> list[int]:
+    """Returns the words of a vector as integers from 0."""
+    return [int.from_bytes(vector[at:at + bits // 8], "little") for at in range(0, len(vector), bits // 8)]
+
+
+def signed_words(vector: bytes, bits: int = 512) -> list[int]:
+    """Returns the words of a vector as integers, in two's complement."""
+    return [word - (word >> bits - 1 << bits) for word in wide_words(vector, bits)]
+
+
+def add_mask(bits: int, vector: bytes, sign: int, key: bytes, label: str, params: bytes, offset: int = 0) -> bytes:
+    """Returns the vector with a stream added to its words, or subtracted."""
+    return add_words(bits, vector, Stream(key, label, params, offset).take(len(vector)), sign)
 
 
 # --- section 12: what binds a deal or a release to one vector and to its author

@@ -146,10 +146,9 @@ def opened_vector(session: Session, committed: Committed, total: bytes) -> bytes
     if value.sum.slot == 0:
         parts = [le16(d.author) + pad for d, pad in zip(deals, committed.pads)]
         return tagged("seed", session.id, *parts)
-    vector = numpy.frombuffer(total, f"<u{session.plan[value.sum.slot].word}").copy()
     for pad in committed.pads:
-        add_mask(vector, -1, pad, "pad", sum_bytes(value.sum))
-    return vector.tobytes()
+        total = add_mask(8 * session.plan[value.sum.slot].word, total, -1, pad, "pad", sum_bytes(value.sum))
+    return total
 
 
 def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) -> None:

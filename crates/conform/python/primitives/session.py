@@ -480,15 +480,15 @@ class Session:
         """Slots of the session: name, bytes of a word, and number of words (sections 15 to 15g)."""
         coin, *others = self.plan_of_task()
         pooled = self.table.pooled() if self.table else []
-        words = sum(len(column.get("levels", range(4))) for column in pooled)
-        pooled = self.only(pooled, ("values", 4, len(pooled)), ("fills", 8, words))
+        words = sum(len(column.get("levels", range(2))) for column in pooled)
+        pooled = self.only(pooled, ("values", 4, len(pooled)), ("fills", 64, words))
         return [Slot(*slot) for slot in (coin, *pooled, *others)]
 
     def column_words(self, squares):
         """Returns the number of words of `moments`, including typical rows if columns are compared."""
         if self.check_columns:
-            return 2 * (1 + 9 * self.features)
-        return 1 + self.features * (9 if squares else 3)
+            return 2 * (1 + 2 * self.features)
+        return 1 + self.features * (2 if squares else 1)
 
     def plan_of_task(self):
         classes = len(self.classes)
@@ -497,13 +497,13 @@ class Session:
         if self.task == "xclp":
             plan = [("coin", 4, 0), ("rows", 4, len(self.roster) + classes)]
             if self.scaling in ("center", "standard", "soft-bins"):
-                plan.append(("moments", 8, self.features * (3 if self.scaling == "center" else 9) + 1))
+                plan.append(("moments", 64, self.features * (1 if self.scaling == "center" else 2) + 1))
             return [*plan, ("computed", 4, 9 * len(self.roster)), ("labelled", 4, 1)]
         if self.fedavg:
             out = self.fedavg["held_out"] > 0
             plan = [("coin", 4, 0), ("holders", 4, 1 + classes + out * classes), ("rows", 4, 1)]
             if self.check_columns or self.scaling in ("center", "standard", "soft-bins"):
-                plan.append(("moments", 8, self.column_words(self.scaling != "center")))
+                plan.append(("moments", 64, self.column_words(self.scaling != "center")))
             rounds = self.fedavg["rounds"]
             predicted = classes**2 + 30 + (4 if classes == 2 else 0)
             means = max(self.fedavg_weights() + 4, 4 * predicted if self.fedavg["patience"] else 0)
@@ -532,7 +532,7 @@ class Session:
         plan = [("coin", 4, 0), ("present", 4, 1) if self.selects else ("holders", 4, 1 + classes + self.evaluates * (classes + 1))]
         scalings = {each.scaling for each in self.settings}
         if self.check_columns or scalings & {"center", "standard", "soft-bins"}:
-            plan.append(("moments", 8, self.column_words(scalings & {"standard", "soft-bins"})))
+            plan.append(("moments", 64, self.column_words(scalings & {"standard", "soft-bins"})))
         if self.sketches:
             plan.append(("sketch", 4, words + 1))
             plan += self.only(self.open_distances, ("scores", 4, len(self.roster)))

@@ -18,21 +18,9 @@ def moments(rows, d, squares):
 
     q = [[integer(x) for x in row] for row in rows]
     words = [n]
-    for j in range(d):
-        words += digits(sum(row[j] for row in q), 3)
-    for j in range(d if squares else 0):
-        words += digits(sum(row[j] ** 2 for row in q), 6)
-    return b"".join(le(word % 2**64, 8) for word in words)
-
-
-def digits(x, count):
-    """Returns balanced digits of base 2^40, lowest first. The last digit is the rest."""
-    found = []
-    while len(found) < count - 1:
-        digit = (x + 2**39) % 2**40 - 2**39
-        found.append(digit)
-        x = (x - digit) // 2**40
-    return [*found, x]
+    words += [sum(row[j] for row in q) for j in range(d)]
+    words += [sum(row[j] ** 2 for row in q) for j in range(d if squares else 0)]
+    return b"".join(word.to_bytes(64, "little", signed=True) for word in words)
 
 
 def typical(rows, d):
@@ -63,22 +51,22 @@ def column_sums(rows, session):
 
 def opened_moments(total, d, squares):
     """Returns means and deviations from the sum of all words. Raises `Refused` if no rows have these sums."""
-    words = struct.unpack(f"<{len(total) // 8}q", total)
-    if len(words) != 1 + d * (9 if squares else 3):
+    words = [int.from_bytes(total[at : at + 64], "little", signed=True) for at in range(0, len(total), 64)]
+    if len(words) != 1 + d * (2 if squares else 1):
         raise Refused("moments")
     n = words[0]
     if not 1 <= n < 2**23:
         raise Refused("moments")
-    if any(abs(word) > n * 2**40 for word in words[1:]):
-        raise Refused("moments")
     means, deviations = [], []
     for j in range(d):
-        total_of_q = sum(word * 2 ** (40 * k) for k, word in enumerate(words[1 + 3 * j : 4 + 3 * j]))
+        total_of_q = words[1 + j]
+        if abs(total_of_q) > n * 2**120:
+            raise Refused("moments")
         means.append(float(total_of_q) / float(n * 2**40))
         if squares:
-            limbs = words[1 + 3 * d + 6 * j : 7 + 3 * d + 6 * j]
-            numerator = n * sum(limb * 2 ** (40 * k) for k, limb in enumerate(limbs)) - total_of_q**2
-            if numerator < 0:
+            total_of_squares = words[1 + d + j]
+            numerator = n * total_of_squares - total_of_q**2
+            if numerator < 0 or total_of_squares > n * 2**240:
                 raise Refused("moments")
             deviations.append(math.sqrt(float(numerator) / (float(n * n) * float(2**80))))
     return means, deviations
@@ -87,7 +75,7 @@ def opened_moments(total, d, squares):
 def scaler(session, total):
     """Returns the function that scales a row, from the opened moments."""
     if total is not None:
-        if len(total) == 16 * (1 + 9 * session.features):
+        if len(total) == 128 * (1 + 2 * session.features):
             total = total[: len(total) // 2]
         means, deviations = opened_moments(total, session.features, session.scaling != "center" or session.check_columns)
 

@@ -9,7 +9,7 @@ import math
 import struct
 
 from primitives import Refused
-from primitives.crypto import ballot_bytes, le, tagged
+from primitives.crypto import add_words, ballot_bytes, le, tagged, wide_words
 from primitives.encoding import Ballot
 from primitives.members import barred, bits, candidates_of, known_at, left_out, members_of
 from primitives.session import Session, f32, parse_session
@@ -64,7 +64,7 @@ def sums_of(table, rows):
     out = b""
     for column, texts in zip(table.pooled(), present):
         if "levels" in column:
-            out += b"".join(le(texts.count(level), 8) for level in column["levels"])
+            out += b"".join(le(texts.count(level), 64) for level in column["levels"])
         else:
             out += moments([[value_of(table, column, text)] for text in texts], 1, False)
     return b"".join(le(bool(texts), 4) for texts in present), out
@@ -72,15 +72,15 @@ def sums_of(table, rows):
 
 def fill(table, fills):
     """Replaces `fill_with` in the columns by the opened fills."""
-    words = list(struct.unpack(f"<{len(fills) // 8}Q", fills))
+    words = wide_words(fills)
     for column in table.pooled():
-        own = [words.pop(0) for _ in column.get("levels", range(4))]
+        own = [words.pop(0) for _ in column.get("levels", range(2))]
         if "levels" in column:
             if not 1 <= sum(own) < 2**23:
                 raise Refused("fills")
             column["fill"] = column["levels"][own.index(max(own))]
         else:
-            mean = f32(opened_moments(b"".join(le(word, 8) for word in own), 1, False)[0][0])
+            mean = f32(opened_moments(b"".join(le(word, 64) for word in own), 1, False)[0][0])
             nearest = math.copysign(math.floor(abs(mean) + 0.5), mean)
             column["fill"] = mean if column["kind"] == "number" else nearest
         del column["fill_with"]
@@ -141,15 +141,15 @@ def check_sessions():
     fills = file["fills"]
     sharing = Session(fills["toml"])
     check("plan with fills", [list(aggregate) for aggregate in sharing.plan] == fills["plan"])
-    total, rows = [0] * sharing.plan[2][2], []
+    total, rows = bytes(64 * sharing.plan[2][2]), []
     for peer in fills["peers"]:
         header, *lines = csv.reader(io.StringIO(peer["csv"]), delimiter=";")
         own = [{"id": "", **dict(zip(header, line))} for line in lines]
         values, sums = sums_of(sharing.table, own)
         check("values and fills of a peer", (values.hex(), sums.hex()) == (peer["values"], peer["fills"]))
-        total = [(a + b) % 2**64 for a, b in zip(total, struct.unpack(f"<{len(total)}Q", sums))]
+        total = add_words(512, total, sums)
         rows += own
-    fill(sharing.table, b"".join(le(word, 8) for word in total))
+    fill(sharing.table, total)
     check("filled table", sharing.table.encoded().hex() == fills["encoding"])
     check("filled rows", [row_of(sharing.table, row) for row in rows] == fills["rows"])
     check("labels of a table", [session.classes.index(row[session.table.label]) for row in cells] == case["labels"])

@@ -17,6 +17,7 @@ use flyswarm_learn::model::bloom;
 use flyswarm_learn::model::calibration::Calibration;
 use flyswarm_learn::sketch::Parameters;
 use flyswarm_learn::sketch::flyhash::FlyHash;
+use flyswarm_sealed_sum::crypto::mask::Wide;
 use serde_json::{Value, json};
 
 use super::sessions::{EVALUATE, SMALL, TUNE, flynn_spec, small_text, toml};
@@ -29,10 +30,6 @@ fn floats(values: &[f32]) -> Value {
 
 fn doubles(values: &[f64]) -> Value {
     hex(values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
-}
-
-fn long_words(words: &[u64]) -> Value {
-    hex(words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
 }
 
 pub(crate) fn flynn() -> Value {
@@ -61,8 +58,7 @@ pub(crate) fn flynn() -> Value {
         let needed = session.data.scaling.of_rows().needs_moments();
         let opened = session.data.opens_moments(needed);
         let moments = opened.map(|sums| sums.of(&data));
-        let words: Option<Vec<u8>> =
-            moments.map(|words| words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        let words = moments.map(|words| Wide::bytes(&words));
         let scaler = rules.scaler(words.as_deref()).unwrap();
         let hash = FlyHash::new(&rules.sketch(seed).unwrap());
         let mut scaled = vec![0.0; data.rows() * scaler.width()];
@@ -109,7 +105,7 @@ pub(crate) fn flynn() -> Value {
             "features": 3,
             "squares": squares,
             "rows": floats(mixed.values()),
-            "words": long_words(&words),
+            "words": hex(Wide::bytes(&words)),
             "means": doubles(scaler.means()),
             "deviations": doubles(scaler.deviations()),
         })
@@ -120,19 +116,26 @@ pub(crate) fn flynn() -> Value {
     let compared = json!({
         "features": 2,
         "rows": floats(many.values()),
-        "words": long_words(&ColumnSums::Compared.of(&many)),
+        "words": hex(Wide::bytes(&ColumnSums::Compared.of(&many))),
     });
     let good = scaling::moments(&Dataset::new(1, vec![1.0, 2.0, 4.0], Vec::new(), Vec::new()).unwrap(), true);
+    let power = |bits: usize| {
+        let mut bytes = [0; 64];
+        bytes[bits / 8] = 1 << (bits % 8);
+        Wide::from_le_bytes(bytes)
+    };
+    let minus = |word: Wide| Wide::default().wrapping_sub(word);
+    // A sum of three rows is at most 3 2^120, and one of squares at most 3 2^240.
     let changes = [
-        (0, 0),
-        (0, 1 << 23),
-        (1, 1 << 63),
-        (2, 1 << 62),
-        (3, 1 << 62),
-        (3, 3 << 62),
-        (4, 1 << 62),
-        (6, 0),
-        (9, 1 << 62),
+        (0, Wide::default()),
+        (0, power(23)),
+        (0, power(64)),
+        (0, minus(power(0))),
+        (1, power(122)),
+        (1, minus(power(122))),
+        (2, power(242)),
+        (2, power(511)),
+        (2, Wide::default()),
     ];
     let mut refused: Vec<_> = changes
         .iter()
@@ -142,7 +145,7 @@ pub(crate) fn flynn() -> Value {
             words
         })
         .collect();
-    refused.push(good[..9].to_vec());
+    refused.push([good.clone(), vec![Wide::default()]].concat());
     assert!(refused.iter().all(|words| Moments::from_words(words, 1).is_err()));
     // A larger matrix, given by the digest of its columns as u32 words.
     let large = Parameters { d: 784, m: 2000, s: 19, rho: 16, seed, densify: false, scaling: Scaling::None };
@@ -159,7 +162,7 @@ pub(crate) fn flynn() -> Value {
         "cases": cases,
         "moments": moments,
         "compared": compared,
-        "refused_moments": refused.iter().map(|words| long_words(words)).collect::<Vec<_>>(),
+        "refused_moments": refused.iter().map(|words| hex(Wide::bytes(words))).collect::<Vec<_>>(),
         "large": { "d": 784, "m": 2000, "s": 19, "sha256": hex(<[u8; 32]>::from(sha2::Digest::finalize(sha2::Digest::chain_update(<sha2::Sha256 as sha2::Digest>::new(), &columns)))) },
     })
 }

@@ -7,6 +7,7 @@ use super::sessions::{PRIVATE, toml};
 use flyswarm::data::{Expected, Loaded, load_named};
 use flyswarm::session::Session;
 use flyswarm::tasks::built_in;
+use flyswarm_sealed_sum::crypto::mask::Wide;
 
 /// Session with described columns, and rows of a file as it is.
 pub(super) const TABLE: &str = r#"name = "vectors"
@@ -128,7 +129,7 @@ pub(super) fn fills() -> Value {
         load_named(&file, &Expected { preparation: Some(before), classes, ..Expected::default() }).unwrap()
     });
     let words = |part: &Loaded| before.pooled_values(&part.data, &part.gaps);
-    let bytes = |words: Vec<u64>| hex(words.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
+    let bytes = |words: Vec<Wide>| hex(Wide::bytes(&words));
     let peers = parts.iter().zip(PARTS).map(|(part, csv)| {
         let held = before.pooled_held(&part.data, &part.gaps).into_iter();
         let held: Vec<u8> = held.flat_map(|held| u32::from(held).to_le_bytes()).collect();

@@ -6,12 +6,14 @@
 //!
 //! | kind | words | content |
 //! | --- | --- | --- |
-//! | number, date | 4 | the number of values, and the three words of their sum ([`moments()`]) |
+//! | number, date | 2 | the number of values, and their sum ([`moments()`]) |
 //! | category, ordinal | one for each level | the number of values with this level |
 //!
-//! The words are added mod 2^64. With at most [`MAX_ROWS`] rows over all peers no word wraps.
+//! The words are added mod 2^512. With at most [`MAX_ROWS`] rows over all peers no word wraps.
 
 use std::collections::BTreeSet;
+
+use flyswarm_sealed_sum::crypto::mask::Wide;
 
 use super::{ColumnSpec, Fill, Kind, PrepareError, TableSchema};
 use crate::scaling::{Moments, moments};
@@ -40,8 +42,8 @@ impl ColumnSpec {
     }
 
     /// Returns the words for values that are not missing. Each value is given by its numbers in a row.
-    fn words<'a>(&self, values: impl Iterator<Item = &'a [f32]>) -> Vec<u64> {
-        let mut counts = vec![0; self.pooled_words()];
+    fn words<'a>(&self, values: impl Iterator<Item = &'a [f32]>) -> Vec<Wide> {
+        let mut counts = vec![0u64; self.pooled_words()];
         let firsts = values.map(|value| match &self.kind {
             Kind::Category(_) => value.iter().position(|&number| number == 1.0).unwrap_or(usize::MAX) as f32,
             _ => value.first().copied().unwrap_or_default(),
@@ -50,7 +52,7 @@ impl ColumnSpec {
             return match Dataset::new(1, firsts.collect(), Vec::new(), Vec::new()) {
                 Ok(data) => moments(&data, false),
                 // The column has no values.
-                Err(_) => counts,
+                Err(_) => vec![Wide::default(); NUMBER_WORDS],
             };
         }
         for level in firsts {
@@ -58,11 +60,11 @@ impl ColumnSpec {
                 *count += 1;
             }
         }
-        counts
+        counts.into_iter().map(Wide::from).collect()
     }
 
     /// Returns the replacement for missing values, computed from the sum of all peers' words.
-    fn resolved(&self, words: &[u64]) -> Result<Fill, PrepareError> {
+    fn resolved(&self, words: &[Wide]) -> Result<Fill, PrepareError> {
         let refuse = |found: String, expected: &str| {
             PrepareError::new(format!("the sum over column {:?}", self.name), found, expected)
         };
@@ -72,6 +74,7 @@ impl ColumnSpec {
             let mean = f64::from(found.means.first().copied().unwrap_or_default() as f32);
             return Ok(Fill::Number(if self.kind == Kind::Number { mean } else { mean.round() } + 0.0));
         }
+        let words: Vec<_> = words.iter().map(|&word| u64::try_from(word).unwrap_or(u64::MAX)).collect();
         let rows = words.iter().try_fold(0u64, |sum, &word| sum.checked_add(word)).unwrap_or(u64::MAX);
         if !(1..=MAX_ROWS as u64).contains(&rows) {
             return Err(refuse(
@@ -80,7 +83,7 @@ impl ColumnSpec {
             ));
         }
         let most = words.iter().max();
-        let level = self.levels().iter().zip(words).find(|&(_, word)| Some(word) == most);
+        let level = self.levels().iter().zip(&words).find(|&(_, word)| Some(word) == most);
         level
             .map(|(level, _)| Fill::Level(level.clone()))
             .ok_or_else(|| refuse("of no level".into(), "levels"))
@@ -115,7 +118,7 @@ impl TableSchema {
 
     /// Returns the words that a peer with these rows adds to the sum; see the [module](self).
     #[must_use]
-    pub fn pooled_values(&self, data: &Dataset, gaps: &[MissingCell]) -> Vec<u64> {
+    pub fn pooled_values(&self, data: &Dataset, gaps: &[MissingCell]) -> Vec<Wide> {
         let words = self.waiting().map(|(at, column, place)| {
             let missing = rows_of(gaps, at);
             let there = (0..data.rows()).filter(|&row| !missing.contains(&row));
@@ -135,7 +138,7 @@ impl TableSchema {
     ///
     /// # Errors
     /// [`PrepareError`] if the words are not such a sum, or if a column has no values at all.
-    pub fn resolved(&self, words: &[u64]) -> Result<Self, PrepareError> {
+    pub fn resolved(&self, words: &[Wide]) -> Result<Self, PrepareError> {
         let (found, expected) = (words.len(), self.pooled_words());
         if found != expected {
             let expected = expected.to_string();

@@ -1,63 +1,59 @@
 //! Means and deviations over all peers, from one exact sum.
 //!
-//! Peers add 64-bit words mod 2^64, in two's complement. With Q = round(x 2^40), halves away from zero:
+//! Peers add words of 512 bits ([`Wide`]), in two's complement. With Q = round(x 2^40), halves away from zero:
 //!
 //! | words | of each feature | content |
 //! | --- | --- | --- |
 //! | 1 | | n, the number of rows |
-//! | 3 d | sums | the digits of a peer's sum of Q |
-//! | 6 d, not for `center` | squares | the digits of its sum of Q^2 |
+//! | d | sum | a peer's sum of Q |
+//! | d, not for `center` | squares | its sum of Q^2 |
 //!
-//! Digits have base 2^40 and are from -2^39 to below 2^39; the last digit is the rest. Each peer computes
-//! the digits of its own sum, not of each row. Digits of rows would reveal, for example, how many rows are
-//! below 0. The integers that the totals represent depend only on the rows, not on their owners.
+//! Each number is one word, so the total shows the sum over all peers and nothing else. The words depend
+//! only on the rows, not on their owners.
 //!
 //! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 < 2^240.
-//! No digit of a peer with r rows exceeds r 2^40. With n < 2^23 rows in all, no word wraps. So every
-//! feature has a mean, however large it is.
+//! With n < 2^23 rows in all, sums are below 2^263. So every feature has a mean, however large it is.
 //!
 //! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly. Smaller
 //! features are rounded to about 12 decimal places. A feature that is within 2^-41 of 0 in all rows counts
 //! as constant.
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, BigUint};
 use num_traits::{Signed, ToPrimitive};
 
 use super::ScalingError;
 use crate::{Borrowed, MAX_MAGNITUDE, MAX_ROWS};
-use flyswarm_sealed_sum::crypto::mask::{self, Word};
+use flyswarm_sealed_sum::crypto::mask::Wide;
 
 /// Q = x 2^40.
 const FRACTION_BITS: u32 = 40;
-/// Bits of a digit.
+/// Bits of |Q|.
+const BITS: u32 = 80 + FRACTION_BITS;
+/// Bits of a limb while rows are added.
 const LIMB_BITS: u32 = 40;
 /// Limbs of Q.
-const SUM_LIMBS: usize = 3;
+const SUM_LIMBS: usize = (BITS / LIMB_BITS) as usize;
 /// Limbs of Q^2.
-const SQUARE_LIMBS: usize = 6;
+const SQUARE_LIMBS: usize = 2 * SUM_LIMBS;
 const LIMB: u128 = (1 << LIMB_BITS) - 1;
 
 const _CAPACITY: () = {
-    assert!(MAX_MAGNITUDE == (1u128 << 80) as f32 && 80 + FRACTION_BITS == SUM_LIMBS as u32 * LIMB_BITS);
-    assert!(SQUARE_LIMBS == 2 * SUM_LIMBS);
-    // A digit may use half of the ring in each direction.
-    assert!(mask::capacity(Word::W64, MAX_ROWS as u64) / 2 >= 1 << LIMB_BITS);
+    assert!(MAX_MAGNITUDE == (1u128 << 80) as f32 && BITS.is_multiple_of(LIMB_BITS));
+    // Sums of limbs are below 2^63, and sums of squares below 2^511.
+    assert!(MAX_ROWS as u64 <= 1 << (63 - LIMB_BITS) && MAX_ROWS.ilog2() < 511 - 2 * BITS);
     // n^2 is exact in binary64.
     assert!((MAX_ROWS as u128).pow(2) < 1 << 53);
 };
 
 /// Returns the words that a peer with these rows adds to the sum, [`Moments::words`] of them.
 #[must_use]
-pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64> {
+pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<Wide> {
     let data = data.into();
     let d = data.features();
-    let mut words = vec![0u64; Moments::words(d, with_squares)];
-    let (count, rest) = words.split_at_mut(1);
-    count[0] = data.rows() as u64;
-    let (sums, squares) = rest.split_at_mut(SUM_LIMBS * d);
-    let (sums, squares) = (sums.as_chunks_mut::<SUM_LIMBS>().0, squares.as_chunks_mut::<SQUARE_LIMBS>().0);
+    let mut sums = vec![[0u64; SUM_LIMBS]; d];
+    let mut squares = vec![[0u64; SQUARE_LIMBS]; if with_squares { d } else { 0 }];
     for row in 0..data.rows() {
-        for (feature, (&x, sums)) in data.row(row).iter().zip(&mut *sums).enumerate() {
+        for (feature, (&x, sums)) in data.row(row).iter().zip(&mut sums).enumerate() {
             // The product is exact in binary64, and the rounded value is below 2^120.
             let q = (f64::from(x) * (1u64 << FRACTION_BITS) as f64).round() as i128;
             if q == 0 {
@@ -80,23 +76,22 @@ pub fn moments<'a>(data: impl Into<Borrowed<'a>>, with_squares: bool) -> Vec<u64
             }
         }
     }
-    sums.iter_mut().for_each(|sum| carry(sum));
-    squares.iter_mut().for_each(|sum| carry(sum));
-    words
+    let sums = sums.iter().map(|limbs| wide(limbs));
+    let squares = squares.iter().map(|limbs| wide(limbs));
+    std::iter::once(Wide::from(data.rows() as u64)).chain(sums).chain(squares).collect()
 }
 
-/// Turns sums of limbs, lowest first, into digits of the same number.
-fn carry(limbs: &mut [u64]) {
-    let half = 1i64 << (LIMB_BITS - 1);
-    let mut carried = 0;
-    if let Some((last, lower)) = limbs.split_last_mut() {
-        for limb in lower {
-            let sum = limb.cast_signed() + carried;
-            carried = (sum + half) >> LIMB_BITS;
-            *limb = (sum - (carried << LIMB_BITS)).cast_unsigned();
-        }
-        *last = last.wrapping_add(carried.cast_unsigned());
-    }
+/// Joins sums of limbs, the lowest first.
+fn wide(limbs: &[u64]) -> Wide {
+    number(limbs.iter().rev().fold(BigInt::ZERO, |high, limb| (high << LIMB_BITS) + limb.cast_signed()))
+}
+
+/// Returns the word of a number of fewer than 512 bits.
+fn number(number: BigInt) -> Wide {
+    let bytes = number.to_signed_bytes_le();
+    let mut word = [if number.is_negative() { u8::MAX } else { 0 }; 64];
+    word.iter_mut().zip(bytes).for_each(|(word, byte)| *word = byte);
+    Wide::from_le_bytes(word)
 }
 
 /// Number of rows, means and, if squares were summed, variances (divisor n) over all peers.
@@ -114,7 +109,7 @@ impl Moments {
     /// Returns the number of words that [`moments`] gives for `d` features.
     #[must_use]
     pub const fn words(d: usize, with_squares: bool) -> usize {
-        1 + d * if with_squares { SUM_LIMBS + SQUARE_LIMBS } else { SUM_LIMBS }
+        1 + d * if with_squares { 2 } else { 1 }
     }
 
     /// Computes the moments from the total of all peers' [`moments`] for `d` features. All numbers are
@@ -122,29 +117,33 @@ impl Moments {
     ///
     /// # Errors
     /// [`ScalingError`] if the words are not such a total.
-    pub fn from_words(words: &[u64], d: usize) -> Result<Self, ScalingError> {
+    pub fn from_words(words: &[Wide], d: usize) -> Result<Self, ScalingError> {
         let (plain, squared) = (Self::words(d, false), Self::words(d, true));
         let found = words.len();
         if found != plain && found != squared {
             return Err(ScalingError::Words { found, plain, squared, features: d });
         }
-        let rows = words[0];
-        if rows == 0 || rows > MAX_ROWS as u64 {
-            return Err(ScalingError::Rows(rows));
-        }
-        let (sums, squares) = words[1..].split_at(SUM_LIMBS * d);
-        let (sums, squares) = (sums.as_chunks::<SUM_LIMBS>().0, squares.as_chunks::<SQUARE_LIMBS>().0);
+        let rows = whole(&words[0]);
+        let rows = match rows.to_u64() {
+            Some(rows) if (1..=MAX_ROWS as u64).contains(&rows) => rows,
+            _ => return Err(ScalingError::Rows(rows.to_string())),
+        };
+        let (sums, squares) = words[1..].split_at(d);
         let mut moments =
             Self { rows, means: Vec::with_capacity(d), variances: (found == squared).then(Vec::new) };
         for (feature, sum) in sums.iter().enumerate() {
             let inconsistent = || ScalingError::Inconsistent(feature + 1);
-            let sum = joined(sum, rows).ok_or_else(inconsistent)?;
+            let within = |number: BigInt, bits: u32| {
+                (*number.magnitude() <= BigUint::from(rows) << bits)
+                    .then_some(number)
+                    .ok_or_else(inconsistent)
+            };
+            let sum = within(whole(sum), BITS)?;
             // Rounded once: the divisors are exact, because n < 2^23 and the other factor is a power of
             // two.
             moments.means.push(rounded(&sum) / (rows as f64 * 2f64.powi(FRACTION_BITS as i32)));
             if let (Some(variances), Some(squares)) = (&mut moments.variances, squares.get(feature)) {
-                let squares = joined(squares, rows).ok_or_else(inconsistent)?;
-                let numerator = squares * rows - &sum * &sum;
+                let numerator = within(whole(squares), 2 * BITS)? * rows - &sum * &sum;
                 if numerator.is_negative() {
                     return Err(inconsistent());
                 }
@@ -156,14 +155,9 @@ impl Moments {
     }
 }
 
-/// Returns the number with these sums of digits, lowest first; `None` if a sum is too large for `rows`
-/// rows.
-fn joined(digits: &[u64], rows: u64) -> Option<BigInt> {
-    let add = |sum: BigInt, digit: &u64| {
-        let digit = digit.cast_signed();
-        (digit.unsigned_abs() <= rows << LIMB_BITS).then(|| (sum << LIMB_BITS) + digit)
-    };
-    digits.iter().rev().try_fold(BigInt::ZERO, add)
+/// Returns the number in a word.
+fn whole(word: &Wide) -> BigInt {
+    BigInt::from_signed_bytes_le(&word.to_le_bytes())
 }
 
 /// Rounds to binary64, ties to even. All numbers here are below 2^290.
@@ -187,7 +181,7 @@ mod tests {
         Moments::from_words(&moments(rows, true), rows.features()).unwrap()
     }
 
-    fn added(a: &[u64], b: &[u64]) -> Vec<u64> {
+    fn added(a: &[Wide], b: &[Wide]) -> Vec<Wide> {
         a.iter().zip(b).map(|(a, b)| a.wrapping_add(*b)).collect()
     }
 
@@ -195,7 +189,7 @@ mod tests {
     fn largest_features_and_most_rows_fit_their_words() {
         let x = MAX_MAGNITUDE.next_down();
         let one = moments(&data(2, &[x, -x]), true);
-        let many: Vec<u64> = one.iter().map(|word| word.wrapping_mul(MAX_ROWS as u64)).collect();
+        let many: Vec<Wide> = one.iter().map(|word| number(whole(word) * MAX_ROWS)).collect();
         let moments = Moments::from_words(&many, 2).unwrap();
         assert_eq!(moments.means, [f64::from(x), f64::from(-x)]);
         assert_eq!(moments.variances, Some(vec![0.0, 0.0]));
@@ -205,7 +199,7 @@ mod tests {
     fn words_show_the_sums_of_a_peer_and_not_how_many_of_its_rows_are_below_zero() {
         let found = moments(&data(1, &[-3.0, -2.0, 7.5, 0.25]), false);
         assert_eq!(found, moments(&data(1, &[2.75, 0.0, 0.0, 0.0]), false));
-        let squares = |values: &[f32]| moments(&data(1, values), true)[4..].to_vec();
+        let squares = |values: &[f32]| moments(&data(1, values), true)[2..].to_vec();
         assert_eq!(squares(&[3.0, 4.0]), squares(&[-5.0, 0.0]));
     }
 
@@ -233,22 +227,23 @@ mod tests {
     fn words_of_no_rows_are_refused() {
         let words = moments(&data(1, &[1.0, 2.0, 4.0]), true);
         assert!(Moments::from_words(&words, 1).is_ok());
-        assert!(matches!(Moments::from_words(&words, 2), Err(ScalingError::Words { .. })));
-        let with = |at: usize, value| {
+        assert!(matches!(Moments::from_words(&words, 4), Err(ScalingError::Words { .. })));
+        let with = |at: usize, value: BigInt| {
             let mut words = words.clone();
-            words[at] = value;
+            words[at] = number(value);
             Moments::from_words(&words, 1)
         };
-        assert_eq!(with(0, 0), Err(ScalingError::Rows(0)));
-        assert_eq!(with(0, 1 << 23), Err(ScalingError::Rows(1 << 23)));
-        for limb in [1, 2, 4, 9] {
-            assert_eq!(with(limb, u64::MAX - (1 << 62)), Err(ScalingError::Inconsistent(1)), "word {limb}");
+        for rows in [BigInt::ZERO, BigInt::from(-1), BigInt::from(1 << 23), BigInt::from(1) << 200] {
+            assert_eq!(with(0, rows.clone()), Err(ScalingError::Rows(rows.to_string())));
         }
-        // A signed limb that is too large, in both directions, and squares that are too small for the
-        // mean.
-        assert_eq!(with(3, 1 << 62), Err(ScalingError::Inconsistent(1)));
-        assert_eq!(with(3, (1u64 << 62).wrapping_neg()), Err(ScalingError::Inconsistent(1)));
-        assert_eq!(with(6, 0), Err(ScalingError::Inconsistent(1)));
+        // A sum that is too large, in both directions.
+        for sum in [BigInt::from(1) << 122, BigInt::from(-1) << 122] {
+            assert_eq!(with(1, sum), Err(ScalingError::Inconsistent(1)));
+        }
+        // Squares that are too large, below 0, and too small for the mean.
+        for squares in [BigInt::from(1) << 242, BigInt::from(-1), BigInt::ZERO] {
+            assert_eq!(with(2, squares), Err(ScalingError::Inconsistent(1)));
+        }
     }
 
     /// Any valid f32 with evenly spread exponents, so huge and tiny values occur together.
@@ -268,14 +263,13 @@ mod tests {
             values in values(), owners in prop::collection::vec(0usize..4, 20), squares: bool,
         ) {
             let whole = data(3, &values[..values.len() / 3 * 3]);
-            let mut total = vec![0; Moments::words(3, squares)];
+            let mut total = vec![Wide::default(); Moments::words(3, squares)];
             for owner in 0..4 {
                 let rows: Vec<usize> = (0..whole.rows()).filter(|&i| owners[i] == owner).collect();
                 total = added(&total, &moments(&whole.subset(&rows), squares));
             }
-            let total = Moments::from_words(&total, 3).unwrap();
-            prop_assert_eq!(&total, &Moments::from_words(&moments(&whole, squares), 3).unwrap());
-            prop_assert_eq!(total.rows, whole.rows() as u64);
+            prop_assert_eq!(&total, &moments(&whole, squares));
+            prop_assert_eq!(Moments::from_words(&total, 3).unwrap().rows, whole.rows() as u64);
         }
 
         /// Compares with one big integer Q for each value.

@@ -9,6 +9,8 @@
 //! quartile means, like the midmean of Tukey, *Exploratory Data Analysis*, 1977.) Each peer counts
 //! equally, and each number is the mean of at least ten of its rows.
 
+use flyswarm_sealed_sum::crypto::mask::Wide;
+
 use super::{Moments, moments};
 use crate::Borrowed;
 
@@ -45,7 +47,7 @@ impl ColumnSums {
 
     /// Returns the words that a peer with these rows adds to the sum.
     #[must_use]
-    pub fn of<'a>(self, data: impl Into<Borrowed<'a>>) -> Vec<u64> {
+    pub fn of<'a>(self, data: impl Into<Borrowed<'a>>) -> Vec<Wide> {
         let data = data.into();
         let mut words = moments(data, self != Self::Means);
         if self == Self::Compared {
@@ -58,15 +60,18 @@ impl ColumnSums {
 /// Splits the opened words into those of the moments and those of typical rows, which are empty if they
 /// were not summed.
 #[must_use]
-pub fn parts(words: &[u64], d: usize) -> (&[u64], &[u64]) {
+pub fn parts(words: &[Wide], d: usize) -> (&[Wide], &[Wide]) {
     if words.len() == ColumnSums::Compared.words(d) { words.split_at(words.len() / 2) } else { (words, &[]) }
 }
 
 /// Returns the moments of a peer's typical rows; all words are 0 if it has too few rows.
-fn typical_moments(data: Borrowed<'_>) -> Vec<u64> {
+fn typical_moments(data: Borrowed<'_>) -> Vec<Wide> {
     let rows = if data.rows() < FEWEST_ROWS { Vec::new() } else { typical_rows(data).concat() };
     let rows = Borrowed::new(data.features(), &rows);
-    rows.map_or_else(|_| vec![0; Moments::words(data.features(), true)], |rows| moments(rows, true))
+    rows.map_or_else(
+        |_| vec![Wide::default(); Moments::words(data.features(), true)],
+        |rows| moments(rows, true),
+    )
 }
 
 /// Returns the two typical rows of at least four rows.
@@ -119,7 +124,7 @@ mod tests {
             let values: Vec<f32> = (0..rows).map(|value| value as f32).collect();
             parts(&ColumnSums::Compared.of(&data(&values)), 1).1[0]
         };
-        assert_eq!((typical(39), typical(40)), (0, 2));
+        assert_eq!([typical(39), typical(40)], [0, 2].map(Wide::from));
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use flyswarm_data::Dataset;
 use flyswarm_data::digits::digits;
 use flyswarm_data::scaling::{Moments, Scaling, moments};
 use flyswarm_data::split::folds;
+use flyswarm_sealed_sum::crypto::mask::Wide;
 
 fn scaler(scaling: &Scaling, data: &Dataset) -> Scaler {
     let words = scaling.needs_moments().map(|squares| moments(data, squares));
@@ -205,7 +206,7 @@ proptest! {
         let parts: Vec<Dataset> = (0..4).map(part).collect();
         let mut moments = None;
         if let Some(squares) = scaling.needs_moments() {
-            let mut total = vec![0u64; Moments::words(64, squares)];
+            let mut total = vec![Wide::default(); Moments::words(64, squares)];
             for part in &parts {
                 let words = flyswarm_data::scaling::moments(part, squares);
                 total.iter_mut().zip(words).for_each(|(total, word)| *total = total.wrapping_add(word));

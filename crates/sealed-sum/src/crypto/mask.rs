@@ -1,4 +1,4 @@
-//! Masks in Z_{2^w}: words of w = 32 or 64 bits, little-endian, added mod 2^w.
+//! Masks in Z_{2^w}: words of w = 32, 64 or 512 bits, little-endian, added mod 2^w.
 //!
 //! Two peers that share a key add the same keystream, one with plus and one with minus. So the masks of
 //! all pairs cancel in the sum (Bonawitz et al., "Practical Secure Aggregation", CCS 2017, section 4).
@@ -10,6 +10,9 @@
 //! | --- | --- | --- | --- |
 //! | 32 bits | 1,431,655,765 | 67,108,863 | 4,194,303 |
 //! | 64 bits | 6.1 10^18 | 2.8 10^17 | 1.8 10^16 |
+//!
+//! Words of 512 bits ([`Wide`]) hold sums that need more than 64 bits. Split into several words, such a sum
+//! would show the carries between the peers' parts, which say more than the sum.
 
 use std::borrow::BorrowMut;
 
@@ -29,24 +32,108 @@ pub enum Word {
     W32,
     /// Z_{2^64}
     W64,
+    /// Z_{2^512}
+    W512,
+}
+
+/// Bytes of a [`Wide`] word.
+const WIDE: usize = 64;
+
+/// Word of Z_{2^512}: eight limbs, the lowest first. Negative numbers are in two's complement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wide([u64; WIDE / 8]);
+
+impl Wide {
+    /// Returns the words in these bytes. Bytes of a part of a word at the end do not count.
+    #[must_use]
+    pub fn all(bytes: &[u8]) -> Vec<Self> {
+        bytes.as_chunks().0.iter().map(|&bytes| Self::from_le_bytes(bytes)).collect()
+    }
+
+    /// Returns the bytes of these words.
+    #[must_use]
+    pub fn bytes(words: &[Self]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Makes a word of its bytes, the lowest first.
+    #[must_use]
+    pub fn from_le_bytes(bytes: [u8; WIDE]) -> Self {
+        let mut limbs = [0; WIDE / 8];
+        for (limb, bytes) in limbs.iter_mut().zip(bytes.as_chunks().0) {
+            *limb = u64::from_le_bytes(*bytes);
+        }
+        Self(limbs)
+    }
+
+    /// Returns the bytes of the word, the lowest first.
+    #[must_use]
+    pub fn to_le_bytes(self) -> [u8; WIDE] {
+        let mut bytes = [0; WIDE];
+        for (bytes, limb) in bytes.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *bytes = limb.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// Adds mod 2^512.
+    #[must_use]
+    pub fn wrapping_add(self, other: Self) -> Self {
+        self.carried(other.0, 0)
+    }
+
+    /// Subtracts mod 2^512.
+    #[must_use]
+    pub fn wrapping_sub(self, other: Self) -> Self {
+        self.carried(other.0.map(|limb| !limb), 1)
+    }
+
+    fn carried(mut self, other: [u64; WIDE / 8], mut carry: u128) -> Self {
+        for (a, b) in self.0.iter_mut().zip(other) {
+            carry += u128::from(*a) + u128::from(b);
+            *a = carry as u64;
+            carry >>= 64;
+        }
+        self
+    }
+}
+
+impl TryFrom<Wide> for u64 {
+    type Error = Wide;
+
+    /// # Errors
+    /// The word itself if it has more than 64 bits.
+    fn try_from(word: Wide) -> Result<Self, Wide> {
+        match word.0 {
+            [number, 0, 0, 0, 0, 0, 0, 0] => Ok(number),
+            _ => Err(word),
+        }
+    }
+}
+
+impl From<u64> for Wide {
+    fn from(number: u64) -> Self {
+        Self([number, 0, 0, 0, 0, 0, 0, 0])
+    }
 }
 
 impl Word {
-    /// Returns the bytes of one word: 4 or 8.
+    /// Returns the bytes of one word: 4, 8 or 64.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
             Self::W32 => 4,
             Self::W64 => 8,
+            Self::W512 => WIDE,
         }
     }
 
-    /// Returns the largest value of one word, 2^w - 1.
+    /// Returns the largest u64 that one word holds.
     #[must_use]
     pub const fn max(self) -> u64 {
         match self {
             Self::W32 => u32::MAX as u64,
-            Self::W64 => u64::MAX,
+            Self::W64 | Self::W512 => u64::MAX,
         }
     }
 }
@@ -120,6 +207,9 @@ pub fn add(word: Word, into: &mut [u8], from: &[u8]) {
         Word::W64 => {
             words(into, from, |a, b| u64::from_le_bytes(a).wrapping_add(u64::from_le_bytes(b)).to_le_bytes())
         }
+        Word::W512 => words(into, from, |a, b| {
+            Wide::from_le_bytes(a).wrapping_add(Wide::from_le_bytes(b)).to_le_bytes()
+        }),
     }
 }
 
@@ -132,6 +222,9 @@ fn subtract(word: Word, into: &mut [u8], from: &[u8]) {
         Word::W64 => {
             words(into, from, |a, b| u64::from_le_bytes(a).wrapping_sub(u64::from_le_bytes(b)).to_le_bytes())
         }
+        Word::W512 => words(into, from, |a, b| {
+            Wide::from_le_bytes(a).wrapping_sub(Wide::from_le_bytes(b)).to_le_bytes()
+        }),
     }
 }
 
@@ -164,7 +257,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_masks_of_all_pairs_cancel_in_the_sum(
-            word in word(), peers in 2usize..8, length in 0usize..100, seed: u8,
+            word in prop_oneof![word(), Just(Word::W512)], peers in 2usize..8, length in 0usize..100, seed: u8,
         ) {
             // One sum of plain vectors and one of masked vectors must be exactly equal.
             let plain: Vec<Vec<u8>> = (0..peers)
@@ -198,6 +291,22 @@ mod tests {
             add(word, &mut sum, &vector(word, &b));
             let expected: Vec<u64> = pairs.iter().map(|(a, b)| a.wrapping_add(*b)).collect();
             prop_assert_eq!(sum, vector(word, &expected));
+        }
+
+        #[test]
+        fn wide_words_carry_and_borrow_through_all_limbs(a: [u64; 8], b: [u64; 8], ones in 0usize..8) {
+            let (mut a, b) = (a, Wide(b));
+            a[..ones].fill(u64::MAX);
+            let a = Wide(a);
+            let mut carry = 0;
+            let byte = |(a, b): (u8, u8)| {
+                carry = u16::from(a) + u16::from(b) + (carry >> 8);
+                carry as u8
+            };
+            let sum: Vec<u8> = a.to_le_bytes().into_iter().zip(b.to_le_bytes()).map(byte).collect();
+            prop_assert_eq!(&a.wrapping_add(b).to_le_bytes()[..], &sum);
+            prop_assert_eq!(a.wrapping_add(b).wrapping_sub(b), a);
+            prop_assert_eq!(Wide::all(&Wide::bytes(&[a, b])), [a, b]);
         }
 
         #[test]

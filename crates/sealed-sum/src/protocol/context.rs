@@ -17,7 +17,7 @@ pub const SMALLEST_SUM: usize = 3;
 pub struct Aggregate {
     /// Name for people and receipts, such as "coin", "holders", "moments", "counts".
     pub name: String,
-    /// Bytes per word of the vector: 4 or 8.
+    /// Bytes per word of the vector: 4, 8 or 64.
     pub word_bytes: u8,
     /// Number of words in the vector.
     pub words: u64,
@@ -91,7 +91,11 @@ impl Aggregate {
     /// Returns the ring of the words.
     #[must_use]
     pub fn word(&self) -> Word {
-        if self.word_bytes == 8 { Word::W64 } else { Word::W32 }
+        match self.word_bytes {
+            64 => Word::W512,
+            8 => Word::W64,
+            _ => Word::W32,
+        }
     }
 
     /// Returns the length of the vector in bytes.

@@ -16,7 +16,7 @@ fn rows(columns: &[&[f32]]) -> Dataset {
 
 /// Returns the findings of the first of these peers after these sums are opened.
 fn told_by(sums: ColumnSums, peers: &[&Dataset]) -> Vec<Finding> {
-    let mut all = vec![0u64; sums.words(peers[0].features())];
+    let mut all = vec![Wide::default(); sums.words(peers[0].features())];
     for words in peers.iter().map(|data| sums.of(*data)) {
         all.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
     }

@@ -209,26 +209,23 @@ fn sums_that_are_those_of_no_values_end_the_session() {
     let session = session("flynn", POOLED, 1);
     let tasks = tasks(&session, &with_x_at(3));
     let good = federated(&tasks, 3).unwrap();
-    let changed = |word: usize, to: u64| {
+    let changed = |changes: &[(usize, Wide)]| {
         let mut opened = good.clone();
-        let mut fills = opened[2].to_vec();
-        fills[8 * word..8 * word + 8].copy_from_slice(&to.to_le_bytes());
-        opened[2] = fills.into();
+        let mut fills = Wide::all(&opened[2]);
+        changes.iter().for_each(|&(word, to)| fills[word] = to);
+        opened[2] = Wide::bytes(&fills).into();
         tasks[0].check(2, &History::of_vectors(&opened))
     };
-    assert_eq!(changed(0, 3), Ok(()), "as it was");
-    assert!(changed(0, 0).is_err(), "no value of x");
-    assert!(changed(0, 1 << 23).is_err(), "more values than rows");
-    assert!(changed(1, 1 << 60).is_err(), "a limb beyond its range");
-    // Two columns of four words, three levels, two levels.
-    assert!(changed(8, 1 << 23).is_err(), "more rows of a level than rows");
-    let none = (11..13).fold(good.clone(), |mut opened, word| {
-        let mut fills = opened[2].to_vec();
-        fills[8 * word..8 * word + 8].fill(0);
-        opened[2] = fills.into();
-        opened
-    });
-    assert!(tasks[0].check(2, &History::of_vectors(&none)).is_err(), "no stage at all");
+    assert_eq!(changed(&[(0, 3.into())]), Ok(()), "as it was");
+    assert!(changed(&[(0, 0.into())]).is_err(), "no value of x");
+    assert!(changed(&[(0, (1 << 23).into())]).is_err(), "more values than rows");
+    let mut large = [0; 64];
+    large[16] = 1;
+    assert!(changed(&[(1, Wide::from_le_bytes(large))]).is_err(), "a sum that three values do not have");
+    // Two columns of two words, three levels, two levels.
+    assert!(changed(&[(4, (1 << 23).into())]).is_err(), "more rows of a level than rows");
+    assert!(changed(&[(4, Wide::from_le_bytes(large))]).is_err(), "a number of rows with more than 64 bits");
+    assert!(changed(&[(7, 0.into()), (8, 0.into())]).is_err(), "no stage at all");
 }
 
 #[test]

@@ -127,9 +127,9 @@ fn protected(probe: Probe, rows: Rows) -> Result<Protected, String> {
 }
 
 /// Returns the coin, the contributors, the moments and the bins, opened over all three peers.
-fn history(contributors: u32, moments: &[u64]) -> History {
-    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>().into();
-    let opened: [Bytes; 3] = [vec![1; 32].into(), contributors.to_le_bytes().to_vec().into(), words(moments)];
+fn history(contributors: u32, moments: &[Wide]) -> History {
+    let opened: [Bytes; 3] =
+        [vec![1; 32].into(), contributors.to_le_bytes().to_vec().into(), Wide::bytes(moments).into()];
     let sum = |slot| Sum {
         sum: SumId { ballot: Ballot::default(), slot },
         members: vec![Peer(0), Peer(1), Peer(2)],
@@ -139,7 +139,7 @@ fn history(contributors: u32, moments: &[u64]) -> History {
     History::of((0..3).map(sum).zip(opened))
 }
 
-fn moments_of(values: &[f32]) -> Vec<u64> {
+fn moments_of(values: &[f32]) -> Vec<Wide> {
     ColumnSums::Compared.of(&rows(values).data)
 }
 
@@ -150,7 +150,7 @@ fn a_task_that_says_nothing_counts_contributors_and_compares_columns() {
     assert_eq!(names, ["coin", "holders", "moments", "bins"]);
     let empty = History::default();
     assert_eq!(&task.contribution(1, &empty).unwrap()[..], 1u32.to_le_bytes());
-    assert_eq!(task.contribution(2, &empty).unwrap().len(), 8 * moments_of(&[1.0]).len());
+    assert_eq!(task.contribution(2, &empty).unwrap().len(), 64 * moments_of(&[1.0]).len());
     let none = protected(Probe::default(), Rows::new(Arc::new(rows(&[1.0]).data.subset(&[])))).unwrap();
     assert_eq!(&none.contribution(1, &empty).unwrap()[..], 0u32.to_le_bytes());
 }
@@ -171,7 +171,7 @@ fn too_few_contributors_end_the_session_of_any_task() {
 fn a_column_in_other_units_is_told_before_any_task_counts_it() {
     let others: Vec<f32> = (0..40).map(|at| 20.0 + at as f32).collect();
     let own: Vec<f32> = others.iter().map(|value| 1000.0 * value).collect();
-    let opened: Vec<u64> =
+    let opened: Vec<Wide> =
         moments_of(&own).iter().zip(moments_of(&others)).map(|(a, b)| a.wrapping_add(b)).collect();
     let task = protected(Probe::default(), rows(&own)).unwrap();
     task.contribution(3, &history(3, &opened)).unwrap();

@@ -2,6 +2,7 @@
 
 use super::super::draft::draft;
 use super::*;
+use flyswarm_sealed_sum::crypto::mask::Wide;
 
 fn refused(change: impl Fn(&mut TableSchema)) -> String {
     let mut preparation = patients();
@@ -48,11 +49,12 @@ fn a_preparation_whose_fills_are_not_known_yet_is_no_models_and_fills_nothing() 
     let waiting = TableSchema { columns: vec![column], ..TableSchema::default() };
     waiting.check().unwrap();
     assert!(waiting.check_resolved().unwrap_err().to_string().contains("fill of column \"sex\""));
-    let known = waiting.resolved(&[1, 2]).unwrap();
+    let known = waiting.resolved(&[1, 2].map(Wide::from)).unwrap();
     known.check_resolved().unwrap();
     assert_eq!(known.columns[0].fill, Fill::Level("m".into()));
     for words in [&[0, 0][..], &[1, u64::MAX], &[1], &[1, 2, 3]] {
-        assert!(waiting.resolved(words).is_err(), "{words:?}");
+        let words: Vec<_> = words.iter().copied().map(Wide::from).collect();
+        assert!(waiting.resolved(&words).is_err(), "{words:?}");
     }
     let rows = Dataset::new(2, vec![0.0; 4], Vec::new(), Vec::new()).unwrap();
     let gaps = [MissingCell { row: 1, column: 0 }];
