@@ -6,7 +6,6 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy
 from primitives.crypto import add_mask, add_words, sum_bytes
 from primitives.decision import CHUNK, chunk_count, expect
 from primitives.encoding import Direction, ReduceMessage, SumId, ViewMessage

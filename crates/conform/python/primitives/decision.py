@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
-
 from . import Refused
 from .crypto import CONTEXTS, CryptoError, add_mask, context_of, item_message, le16, sum_bytes, tagged, total_digest, verify
 from .encoding import Accepted, Acknowledgement, Ballot, Begun, Committed, Deal, Promised, Record, Release, Signed, Value, canonical

@@ -1,7 +1,6 @@
 """Arithmetic of rows and models with exact fractions, row by row (spec, sections 15 and 15.1)."""
 
 import math
-import struct
 from fractions import Fraction
 
 from primitives import Refused

@@ -6,7 +6,6 @@ They have ids, plans, columns, trees, members of views, and draws of partners.
 import csv
 import io
 import math
-import struct
 
 from primitives import Refused
 from primitives.crypto import add_words, ballot_bytes, le, tagged, wide_words
