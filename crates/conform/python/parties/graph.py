@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import numpy
 from primitives import Refused
 from primitives.xclp import Plan
@@ -23,6 +25,7 @@ from .operations import (
     products,
     public,
     reshare,
+    sum_of_products,
     table,
 )
 from .parts import Part, Parties, Program, Shares, in_thirds, thirds, together
@@ -185,18 +188,45 @@ def nearest(parties: Parties, plan: Plan, keys: list[Shares]) -> Program:
         candidates = plus(BITS, smaller, joined(made[:n]))
         number = [plus(BITS, a, b) for a, b in zip(number, made[2 * n:])]
 
-    for bit in range((n - 1).bit_length() - 1, -1, -1):
-        low = [not j >> bit & 1 for j in range(n)]
-        without = lambda rows: joined([row if is_low else none for row, is_low in zip(rows, low)])
-        items = [row for row, is_low in zip(rows(candidates), low) if is_low]
-        more = yield from counted(part, number, items)
-        few = more[-1]
+    levels = [[candidates]]
+    depth = (n - 1).bit_length()
+    while len(levels) < depth:
+        levels.append((yield from counts_above(part, levels[-1], words)))
+    path, before = public(part, numpy.full(words, ONES, numpy.uint64)), BITS.zeros(words)
+    for height in range(depth, 0, -1):
+        below, nodes = levels[height - 1], len(path[0]) // words
+        count = [children(plane, 0, nodes, words) for plane in below]
+        if height < depth:
+            planes = zip(*(rows(plane) for plane in count))
+            pairs = [(joined([at] * height), joined(node)) for at, node in zip(rows(path), planes)]
+            count = cut((yield from sum_of_products(part, BITS, pairs)), words)
+        more = yield from added(part, number[:height + 1], [*count, none])
+        few, number = more[-1], number[:height]
         changes = [plus(BITS, a, b) for a, b in zip(more, number)]
-        made = yield from products(part, [(few, one) for one in [*rows(candidates), *changes]])
-        chosen = plus(BITS, chosen, without(made[:n]))
-        candidates = plus(BITS, joined(made[:n]), without(rows(candidates)))
-        number = [plus(BITS, a, b) for a, b in zip(number, made[n:])]
-    return plus(BITS, chosen, candidates)
+        right = len(below[0][0]) // words - nodes
+        made = yield from products(part, [(few, one) for one in [*rows(path)[:right], *changes]])
+        gone, number = made[:right] + [none] * (nodes - right), [plus(BITS, a, b) for a, b in zip(number, made[right:])]
+        lefts = [[plus(BITS, a, b) for a, b in zip(rows(of), gone)] for of in (before, path)]
+        rights = rows(before)[:right], made[:right]
+        before, path = (joined([node for pair in zip_longest(*sides) for node in pair if node]) for sides in zip(lefts, rights))
+    return plus(BITS, chosen, (yield from product(part, BITS, candidates, plus(BITS, path, before))))
+
+
+def children(plane: Shares, side: int, nodes: int, words: int) -> Shares:
+    """Returns the left (0) or right (1) children of the first nodes."""
+    return each(lambda share: share.reshape(-1, words)[side::2][:nodes].reshape(-1), plane)
+
+
+def counts_above(part: Part, below: list[Shares], words: int) -> Program:
+    """Returns the counts of nodes from those of their children."""
+    nodes = len(below[0][0]) // words
+    zeros = BITS.zeros(nodes // 2 * words)
+    sides = [[*(children(plane, side, nodes // 2, words) for plane in below), zeros] for side in (0, 1)]
+    counts = yield from added(part, *sides)
+    if nodes % 2:
+        last = [*(each(lambda share: share[-words:], plane) for plane in below), BITS.zeros(words)]
+        counts = [joined([plane, one]) for plane, one in zip(counts, last)]
+    return counts
 
 
 def compaction(parties: Parties, plan: Plan, keys: list[Shares], chosen: Shares) -> Program:

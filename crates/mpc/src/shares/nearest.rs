@@ -3,12 +3,13 @@
 //! Point i is lane i, and its candidates j are items. The selection goes through the bits of the key, from
 //! the highest on. It counts the remaining candidates whose bit is 0. If these and all chosen points are
 //! fewer than k, they are chosen and the others remain candidates. Otherwise they remain candidates and
-//! the others are dropped. In the end, all candidates of a point have the same key. Then the same is done
-//! with the bits of the public index j, so the lower index wins a tie.
+//! the others are dropped. In the end, all candidates of a point have the same key. The lower index wins a
+//! tie: a binary tree over the items counts these candidates, and a secret path from its root leads to the
+//! last one that is chosen.
 
 use super::bits::{Adder, add, not};
 use super::primitives::{LANES, multiply, product_by, reshare_products};
-use super::{Bits, Context, Shared, Xor};
+use super::{Bits, Context, Ring, Shared, Xor};
 
 /// Returns planes of 64 lanes that mark whether point i has chosen item j, row j after row j. `keys` are
 /// the planes of the key, highest first, of the same shape.
@@ -36,14 +37,9 @@ pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize
         } else {
             multiply(context, &state.candidates, &zeros).await
         };
-        state.narrow(context, Low::Secret(&low)).await;
+        state.narrow(context, &low).await;
     }
-    for bit in (0..(points - 1).checked_ilog2().map_or(0, |top| top + 1)).rev() {
-        state.narrow(context, Low::Public(bit)).await;
-    }
-    // Only the k-th candidate is left.
-    state.chosen.add(&state.candidates);
-    state.chosen
+    state.first_candidates(context).await
 }
 
 /// Returns a public matrix of bits: every item is a candidate of every point except itself.
@@ -66,69 +62,146 @@ struct Selection {
     width: usize,
 }
 
-/// Candidates that come first.
-enum Low<'a> {
-    /// Candidates with a bit here.
-    Secret(&'a Shared<Bits>),
-    /// Items whose index has 0 in this bit.
-    Public(u32),
-}
-
 impl Selection {
-    /// Returns the rows of items whose index has 0 in a bit. The other rows are left out, or replaced by
-    /// zeros.
-    fn low_rows(&self, bits: &Shared<Bits>, bit: u32, blank: bool) -> Shared<Bits> {
-        let is_low = |item: usize| item >> bit & 1 == 0;
-        bits.map(|bits| {
-            let items = bits.chunks(self.width).enumerate().filter(|&(item, _)| blank || is_low(item));
-            items
-                .flat_map(|(item, row)| row.iter().map(move |&x| if is_low(item) { x } else { Xor(0) }))
-                .collect()
-        })
-    }
-
-    /// For each point, counts the candidates that come first. If they are too few, chooses them; otherwise
-    /// drops the others.
-    async fn narrow(&mut self, context: &mut Context, low: Low<'_>) {
-        let counted = match low {
-            Low::Secret(low) => low.clone(),
-            Low::Public(bit) => self.low_rows(&self.candidates, bit, false),
-        };
-        let count = population(context, counted, &self.missing, self.width).await;
+    /// For each point, counts the candidates that come first, with a bit in `low`. If they are too few,
+    /// chooses them; otherwise drops the others.
+    async fn narrow(&mut self, context: &mut Context, low: &Shared<Bits>) {
+        let count = population(context, low.clone(), &self.missing, self.width).await;
         // 1 if the count is below 0: too few.
         let few = count.last().cloned().unwrap_or_default();
-        let mut part = product_by(&few, &self.candidates);
-        if let Low::Secret(low) = low {
-            part.extend(product_by(&few, low));
-        }
-        for (count, missing) in count.iter().zip(&self.missing) {
-            part.extend(product_by(&few, &count.plus(missing)));
-        }
-        let factors = || {
-            let changes: Vec<_> =
-                count.iter().zip(&self.missing).map(|(count, missing)| count.plus(missing)).collect();
-            let low = if let Low::Secret(low) = low { Some(low) } else { None };
-            let by = Shared::concat(std::iter::once(&self.candidates).chain(low).chain(&changes));
-            (Shared::concat(std::iter::repeat_n(&few, by.len() / few.len().max(1))), by)
-        };
-        let products = reshare_products(context, part, || vec![factors()]).await;
+        let changes = changes(&count, &self.missing);
+        let by: Vec<_> = [&self.candidates, low].into_iter().chain(&changes).collect();
+        let products = products_by(context, &few, &by).await;
         let len = self.candidates.len();
-        let dropped = products.slice(0..len);
-        let rest = match low {
-            Low::Secret(low) => {
-                self.chosen.add(&products.slice(len..2 * len));
-                self.candidates = low.plus(&dropped);
-                2 * len
-            }
-            Low::Public(bit) => {
-                self.chosen.add(&self.low_rows(&dropped, bit, true));
-                self.candidates = self.low_rows(&self.candidates, bit, true).plus(&dropped);
-                len
-            }
-        };
-        let changes = products.slice(rest..products.len()).chunks(self.width);
+        self.chosen.add(&products.slice(len..2 * len));
+        self.candidates = low.plus(&products.slice(0..len));
+        let changes = products.slice(2 * len..products.len()).chunks(self.width);
         self.missing.iter_mut().zip(changes).for_each(|(missing, change)| missing.add(&change));
     }
+
+    /// Returns the chosen items, with as many of the remaining candidates as are missing, the lowest
+    /// indices first.
+    async fn first_candidates(mut self, context: &mut Context) -> Shared<Bits> {
+        let width = self.width;
+        let items = self.candidates.len() / width;
+        let depth = items.next_power_of_two().ilog2() as usize;
+        let mut levels = vec![vec![self.candidates.clone()]];
+        for height in 1..depth {
+            levels.push(counts_above(context, &levels[height - 1], width).await);
+        }
+        // Whether the last chosen candidate is in a node, and whether all candidates of a node are before it.
+        let mut path = context.public(&vec![Xor(u64::MAX); width]);
+        let mut before = Shared::zeros(width);
+        for height in (1..=depth).rev() {
+            let below = &levels[height - 1];
+            let nodes = path.len() / width;
+            let left: Vec<_> = below.iter().map(|plane| children(plane, 0, nodes, width)).collect();
+            // The path begins at the root in public.
+            let mut count = if height == depth { left } else { at_path(context, &path, &left, width).await };
+            count.push(Shared::zeros(width));
+            self.missing.truncate(height + 1);
+            let count = add(context, &self.missing, &count, Adder::Sklansky).await;
+            let few = count.last().cloned().unwrap_or_default();
+            self.missing.truncate(height);
+            let changes = changes(&count, &self.missing);
+            // If the last node has no right child, its left child has all of its candidates.
+            let with_right = below[0].len() - path.len();
+            let parents = path.slice(0..with_right);
+            let by: Vec<_> = std::iter::once(&parents).chain(&changes).collect();
+            let products = products_by(context, &few, &by).await;
+            let right = products.slice(0..with_right);
+            let changes = products.slice(with_right..products.len()).chunks(width);
+            self.missing.iter_mut().zip(changes).for_each(|(missing, change)| missing.add(&change));
+            // The path goes to the right child if all candidates of the left one are chosen.
+            let mut all = right.clone();
+            all.append(&Shared::zeros(path.len() - with_right));
+            before = interleaved(&before.plus(&all), &before.slice(0..with_right), width);
+            path = interleaved(&path.plus(&all), &right, width);
+        }
+        let last = multiply(context, &self.candidates, &path.plus(&before)).await;
+        self.chosen.plus(&last)
+    }
+}
+
+/// Returns the changes of the missing number of each point if `count` replaces it.
+fn changes(count: &[Shared<Bits>], missing: &[Shared<Bits>]) -> Vec<Shared<Bits>> {
+    count.iter().zip(missing).map(|(count, missing)| count.plus(missing)).collect()
+}
+
+/// Returns the products of `few` with vectors of its length, of which each of `by` has some.
+async fn products_by(context: &mut Context, few: &Shared<Bits>, by: &[&Shared<Bits>]) -> Shared<Bits> {
+    let part = by.iter().flat_map(|by| product_by(few, by)).collect();
+    let factors = || {
+        let by = Shared::concat(by.iter().copied());
+        vec![(Shared::concat(std::iter::repeat_n(few, by.len() / few.len().max(1))), by)]
+    };
+    reshare_products(context, part, factors).await
+}
+
+/// Returns the counts of nodes from those of their children, which are in order: planes of all nodes,
+/// lowest first.
+async fn counts_above(context: &mut Context, below: &[Shared<Bits>], width: usize) -> Vec<Shared<Bits>> {
+    let nodes = below[0].len() / width;
+    let pairs = nodes / 2;
+    let none = Shared::zeros(pairs * width);
+    let [left, right] = [0, 1].map(|side| {
+        let planes = below.iter().map(|plane| children(plane, side, pairs, width));
+        planes.chain(std::iter::once(none.clone())).collect::<Vec<_>>()
+    });
+    let mut counts = add(context, &left, &right, Adder::Sklansky).await;
+    if nodes % 2 == 1 {
+        // The last node has one child.
+        let zeros = Shared::zeros(width);
+        let last = below.iter().map(|plane| plane.slice(2 * pairs * width..plane.len()));
+        counts
+            .iter_mut()
+            .zip(last.chain(std::iter::once(zeros)))
+            .for_each(|(plane, last)| plane.append(&last));
+    }
+    counts
+}
+
+/// Returns the left (0) or right (1) children of the first `nodes` nodes.
+fn children(plane: &Shared<Bits>, side: usize, nodes: usize, width: usize) -> Shared<Bits> {
+    plane.map(|words| {
+        let children = words.chunks(width).skip(side).step_by(2).take(nodes);
+        children.flatten().copied().collect()
+    })
+}
+
+/// Returns left and right children in order. The last node may have no right child.
+fn interleaved(left: &Shared<Bits>, right: &Shared<Bits>, width: usize) -> Shared<Bits> {
+    let merge = |left: &[Bits], right: &[Bits]| {
+        let mut rights = right.chunks(width);
+        let both = left.chunks(width).flat_map(|left| [left, rights.next().unwrap_or_default()]);
+        both.flatten().copied().collect()
+    };
+    Shared { own: merge(&left.own, &right.own), next: merge(&left.next, &right.next) }
+}
+
+/// Returns the planes of the node where the path is, the sum of products with the planes of all nodes.
+async fn at_path(
+    context: &mut Context,
+    path: &Shared<Bits>,
+    planes: &[Shared<Bits>],
+    width: usize,
+) -> Vec<Shared<Bits>> {
+    let mut part = vec![Bits::default(); planes.len() * width];
+    for (plane, part) in planes.iter().zip(part.chunks_mut(width)) {
+        for node in path.product(plane).chunks(width) {
+            part.iter_mut().zip(node).for_each(|(sum, &product)| *sum = sum.add(product));
+        }
+    }
+    let factors = || {
+        let of = |node: usize| {
+            let range = node * width..(node + 1) * width;
+            let own = path.slice(range.clone());
+            let planes: Vec<_> = planes.iter().map(|plane| plane.slice(range.clone())).collect();
+            (Shared::concat(std::iter::repeat_n(&own, planes.len())), Shared::concat(&planes))
+        };
+        (0..path.len() / width).map(of).collect()
+    };
+    reshare_products(context, part, factors).await.chunks(width)
 }
 
 /// Returns planes of the number of items of each lane plus `start`, mod 2^(planes of `start`). Full adders
