@@ -5,6 +5,7 @@ import html
 import json
 import re
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -19,11 +20,12 @@ from flyswarm import (
     Identity,
     Joined,
     Session,
+    SessionError,
     SessionWarning,
     local,
     simulate,
 )
-from flyswarm._local import with_ids
+from flyswarm._local import keep_rounds, with_ids
 from sklearn.base import clone
 
 FLYNN = {"classes": range(10), "features": 64, "flynn": {"m": 512, "rho": 16}}
@@ -153,6 +155,46 @@ def test_the_exception_of_a_peer_ends_all_and_names_the_peer(keys, digits):
     with pytest.raises(ZeroDivisionError):
         local(session, parts(digits), on_event=fail)
     assert threading.active_count() <= threads
+
+
+def test_weights_of_the_last_round_stay_if_a_federation_fails(keys, digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "wards.round"
+    kept.write_bytes(b"of another session")
+
+    class Failing(Still):
+        def fit(self, round):
+            if round.number == 3:
+                raise ArithmeticError("no step")
+            return super().fit(round)
+
+    with pytest.raises(ArithmeticError, match="no step") as raised:
+        local(Session.new("wards", keys, **FEDAVG), parts(digits), trainers=[Still(), Failing(), Still()])
+    assert str(kept) in raised.value.__notes__[-1]
+    assert (tmp_path / "wards.before.round").read_bytes() == b"of another session"
+    again = Session.new("again", keys, **FEDAVG, initial=kept)
+    assert len(local(again, parts(digits), initial=kept)[0].figures["rounds"]) == 3
+    assert not list(tmp_path.glob("again*"))
+
+
+def test_the_error_names_the_place_of_the_weights_that_stay(tmp_path, monkeypatch):
+    made = tmp_path / "keys" / "0" / "wards-1.round"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(b"weights")
+    error = SessionError(f"3 peers left; the weights after round 2 are in {made}; start from {made}")
+    keep_rounds(tmp_path / "keys", tmp_path / "wards.round", error)
+    place = tmp_path / "wards.round"
+    assert str(error) == f"3 peers left; the weights after round 2 are in {place}; start from {place}"
+    assert place.read_bytes() == b"weights" and not hasattr(error, "__notes__")
+    # A folder that cannot be written does not lose them.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    interrupted = KeyboardInterrupt()
+    keep_rounds(tmp_path / "keys", tmp_path / "missing" / "wards.round", interrupted)
+    (place,) = tmp_path.glob("flyswarm-*/wards.round")
+    assert place.read_bytes() == b"weights"
+    assert "could not be written here" in interrupted.__notes__[0] and str(place) in interrupted.__notes__[1]
+    keep_rounds(tmp_path / "missing", tmp_path / "wards.round", untouched := ValueError("rows"))
+    assert not hasattr(untouched, "__notes__")
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_join_async_gives_what_join_gives(swarm, digits):
     [
         (lambda X, y: (X[:, 1:], y), "63 features .*, expected 64"),
         (lambda X, y: (X, np.where(y == "3", "drei", y)), '"drei"'),
-        (lambda X, y: (X, y[1:]), "599 labels for 600 rows"),
+        (lambda X, y: (X, y[1:]), "y has 599 labels, X has 600 rows"),
         (lambda X, y: (X[0], y), "X has 1 dimensions, expected 2"),
         (lambda X, y: (csr_array(X), y), "X is sparse, expected a dense array"),
         (lambda X, y: (X * np.float32(2.0**80), y), "2\\^80"),
