@@ -60,6 +60,13 @@ def texts(name: str, values: Any) -> list[str]:
     return [values] if isinstance(values, str) else names(name, values)
 
 
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+    """Returns rows and their labels. Raises TypeError for a value that is not a pair."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name} is of the type {type(value).__name__}, expected a pair (X, y)")
+    return value[0], value[1]
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns a bool. Raises TypeError for a value of another type."""
     if not isinstance(value, bool | np.bool_):
@@ -101,9 +108,9 @@ def address(name: str, value: Any) -> tuple[IPv4Address | IPv6Address, int]:
     host, colon, port = value.rpartition(":")
     try:
         # The address of IPv6 is in brackets.
-        inner = host.removeprefix("[").removesuffix("]")
-        ip = ip_address(inner if colon else "127.0.0.1")
-        if port.isascii() and port.isdecimal() and int(port) < 65536 and (ip.version == 6) == (inner != host):
+        brackets = host.startswith("[") and host.endswith("]")
+        ip = ip_address(host.strip("[]") if colon else "127.0.0.1")
+        if port.isascii() and port.isdecimal() and int(port) < 65536 and (ip.version == 6) == brackets:
             return ip, int(port)
     except ValueError:
         pass

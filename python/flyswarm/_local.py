@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from flyswarm._arguments import suggests
+from flyswarm._arguments import flag, function, pair, suggests
 from flyswarm._events import Progress, SessionWarning
 from flyswarm._identity import Identity
 from flyswarm._joining import TICK
@@ -113,9 +113,13 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
     >>> results[0].estimator.predict([[0.0, 0.0], [1.0, 1.0]])
     array(['low', 'high'], dtype='<U4')
     """
+    if not isinstance(session, Session):
+        raise TypeError(f"session is {session!r}, expected a Session")
     roster = [peer["name"] for peer in tomllib.loads(session.text)["roster"]]
     names = sorted(roster)
     parts = by_name("parts", parts, names)
+    parts = {name: pair(f"the part of {name}", part) for name, part in parts.items()}
+    progress, on_event = flag("progress", progress), function("on_event", on_event)
     trainers = None if trainers is None else by_name("trainers", trainers, names)
     with tempfile.TemporaryDirectory(prefix="flyswarm-") as folder:
         keys = {name: new_key(Path(folder) / str(at)) for at, name in enumerate(names)}
@@ -162,6 +166,8 @@ def by_name(what, values, names):
         if {*values} != {*names}:
             raise ValueError(f"{what} has the names {sorted(values)}, expected {sorted(names)}")
         return {name: values[name] for name in names}
+    if not hasattr(values, "__iter__"):
+        raise TypeError(f"{what} is {values!r}, expected a list with an entry for each peer, or a mapping")
     values = list(values)
     if len(values) != len(names):
         raise ValueError(f"{what} has {len(values)} entries, expected one for each of {len(names)} peers")

@@ -188,6 +188,7 @@ def test_each_argument_of_join_is_checked_by_name_before_anything_is_read(keys):
         (ValueError, f"^page is 'localhost:80', {port}", {"page": "localhost:80"}),
         (ValueError, f"^metrics is '127.0.0.1', {port}", {"metrics": "127.0.0.1"}),
         (ValueError, f"^metrics is '::1:80', {port}", {"metrics": "::1:80"}),
+        (ValueError, f"^metrics is '.::1:80', {port}", {"metrics": "[::1:80"}),
     ):
         with pytest.raises(error, match=problem):
             session.join(X, Y, **{"key": "missing.key", **given})

@@ -209,6 +209,23 @@ def test_parts_that_are_not_those_of_the_peers_are_refused(keys, given, problem)
         local(Session.new("wards", keys, **FLYNN), given)
 
 
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"session": "wards.toml"}, "^session is 'wards.toml', expected a Session"),
+        ({"parts": 3}, "^parts is 3, expected a list with an entry for each peer, or a mapping"),
+        ({"parts": ["ab", "cd", "ef"]}, r"^the part of east is of the type str, expected a pair \(X, y\)"),
+        ({"trainers": 3}, "^trainers is 3, expected a list"),
+        ({"progress": 1}, "^progress is 1, expected a bool"),
+        ({"on_event": "print"}, "^on_event is 'print', expected a function"),
+    ],
+)
+def test_an_argument_of_another_type_is_named_before_a_node_starts(keys, given, problem):
+    usual = {"session": Session.new("wards", keys, **FLYNN), "parts": [([], [])] * 3}
+    with pytest.raises(TypeError, match=problem):
+        local(**{**usual, **given})
+
+
 def test_addresses_of_the_roster_are_left_out():
     text = 'name = "w"\n[[roster]]\nname = "a"\npeer_id = "x"\naddresses = [\n  "/ip4/1.2.3.4/tcp/1",\n]\n'
     text += '\n[[roster]]\nname = "b"\npeer_id = "y"\naddresses = ["/ip4/1.2.3.4/tcp/2"]\n'
@@ -308,7 +325,8 @@ def test_a_simulation_that_does_not_fit_is_refused(keys, digits):
         ((session, {"rows": (X[:, 1:], y)}), "^X has 63 features, the session has 64"),
         ((session, {"rows": (X, np.where(y == "3", "drei", y))}), "^y has the label 'drei'"),
         (({"peer": 3}, {}), "^scenario: unknown field `peer`"),
+        ((session, {"rows": X}), "^rows is of the type ndarray, expected a pair"),
         (("churn.toml", {"rows": (X, y)}), "only with a scenario that is not a file"),
     ):
-        with pytest.raises(ValueError, match=problem):
+        with pytest.raises((ValueError, TypeError), match=problem):
             simulate(given[0], **given[1])
