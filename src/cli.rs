@@ -41,8 +41,8 @@ mod tune;
 
 #[cfg(feature = "net")]
 pub use bindings::{
-    address, builder, call, declare, network_rows, new_session, own_part, page, program, round_file, rows,
-    settings, trained_by, with_rounds,
+    builder, call, declare, network_rows, new_session, own_part, page, program, round_file, rows, settings,
+    trained_by, with_rounds,
 };
 #[cfg(feature = "net")]
 pub use join::observers::Observers;

@@ -113,7 +113,7 @@ def run(name, command, folder, home):
     own["RAY_worker_niceness"] = "0"
     environment = {**os.environ, **own}
     begun = time.monotonic()
-    out = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200)
+    out = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=3600)
     found = re.search(r"accuracy (\d\.\d+)", out.stdout + out.stderr)
     if found is None:
         raise SystemExit(f"{name}: no accuracy in its output:\n{out.stdout[-2000:]}{out.stderr[-2000:]}")

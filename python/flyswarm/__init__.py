@@ -5,48 +5,27 @@ scikit-learn. `Session` makes a session of several parties and joins it. The res
 fitted to the rows of all parties.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from flyswarm._classifier import FlyNNClassifier
-from flyswarm._declared import Declared, Weights, declare
-from flyswarm._events import Event, SessionWarning
-from flyswarm._flyswarm import LeftError, Model, SessionError
-from flyswarm._identity import Identity, Ledger
-from flyswarm._joining import Joined
-from flyswarm._local import Federation, local
-from flyswarm._network import Network
-from flyswarm._personal import KNNPerClassifier
-from flyswarm._plots import Page
-from flyswarm._propagation import LabelPropagation
-from flyswarm._results import Labels
-from flyswarm._session import Session
-from flyswarm._simulation import simulate
-from flyswarm._training import FedAvg, Round
+if TYPE_CHECKING:
+    from flyswarm._api import *
+    from flyswarm._api import __all__ as __all__
 
 __version__ = version("flyswarm")
 
-__all__ = [
-    "Declared",
-    "Event",
-    "FedAvg",
-    "Federation",
-    "FlyNNClassifier",
-    "Identity",
-    "Joined",
-    "KNNPerClassifier",
-    "LabelPropagation",
-    "Labels",
-    "LeftError",
-    "Ledger",
-    "Model",
-    "Network",
-    "Page",
-    "Round",
-    "Session",
-    "SessionError",
-    "SessionWarning",
-    "Weights",
-    "declare",
-    "local",
-    "simulate",
-]
+
+def __getattr__(name: str) -> Any:
+    # The program `flyswarm` starts fast, and without NumPy and scikit-learn, because only names load them.
+    if name != "__all__" and name.startswith("_"):
+        raise AttributeError(f"module 'flyswarm' has no attribute {name!r}")
+    api = import_module("flyswarm._api")
+    globals().update({"__all__": api.__all__} | {each: getattr(api, each) for each in api.__all__})
+    if name not in globals():
+        raise AttributeError(f"module 'flyswarm' has no attribute {name!r}", name=name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__getattr__("__all__")])

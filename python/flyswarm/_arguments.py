@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, TypeVar
 
 import numpy as np
@@ -59,11 +60,61 @@ def texts(name: str, values: Any) -> list[str]:
     return [values] if isinstance(values, str) else names(name, values)
 
 
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+    """Returns rows and their labels. Raises TypeError for a value that is not a pair."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name} is of the type {type(value).__name__}, expected a pair (X, y)")
+    return value[0], value[1]
+
+
 def flag(name: str, value: Any) -> bool:
     """Returns a bool. Raises TypeError for a value of another type."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} is {value!r}, expected a bool")
     return bool(value)
+
+
+def function(name: str, value: Any) -> Any:
+    """Returns a function or None. Raises TypeError for a value of another type."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name} is {value!r}, expected a function")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """Returns a text. Raises TypeError for a value of another type."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}, expected a str")
+    return str(value)
+
+
+def number(name: str, value: Any) -> float:
+    """Returns a number, also from the text of one. Raises TypeError or ValueError, with its name."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number | str):
+        raise TypeError(f"{name} is {value!r}, expected a number")
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{name} is {value!r}, expected a number")
+    return found
+
+
+def address(name: str, value: Any) -> tuple[IPv4Address | IPv6Address, int]:
+    """Returns the address and port of a port, which is one of 127.0.0.1, or of "ADDRESS:PORT"."""
+    if not isinstance(value, str):
+        return IPv4Address("127.0.0.1"), whole(name, value, 0, 65535)
+    host, colon, port = value.rpartition(":")
+    try:
+        # The address of IPv6 is in brackets.
+        brackets = host.startswith("[") and host.endswith("]")
+        ip = ip_address(host.strip("[]") if colon else "127.0.0.1")
+        if port.isascii() and port.isdecimal() and int(port) < 65536 and (ip.version == 6) == brackets:
+            return ip, int(port)
+    except ValueError:
+        pass
+    raise ValueError(f"{name} is {value!r}, expected a port or ADDRESS:PORT")
 
 
 def label_of(label: Any) -> int | str | None:

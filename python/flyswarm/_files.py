@@ -5,15 +5,31 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+
+def numbers(X: Any) -> NDArray[Any]:
+    """Returns rows as an array that an NPZ archive can have. Raises ValueError for other values."""
+    if hasattr(X, "toarray"):
+        raise ValueError("X is sparse, expected a dense array: X.toarray() makes one")
+    if np.ma.is_masked(X):
+        raise ValueError("X has masked values, expected a plain array: X.filled(numpy.nan) makes one")
+    try:
+        X = np.asarray(X)
+        # Objects can be numbers. An archive has no half or long floats.
+        if X.dtype.kind == "O" or X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
+            X = X.astype(np.float64)
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"X is not an array of numbers: {problem}") from None
+    if X.ndim != 2:
+        raise ValueError(f"X has {X.ndim} dimensions, expected 2: rows and features")
+    rows: NDArray[Any] = X
+    return rows
 
 
 def archive(X: Any, labels: Sequence[str] | None, columns: Sequence[str] | None) -> bytes:
     """Returns an NPZ archive with `X` and, if given, `y` and `columns`."""
-    if hasattr(X, "toarray"):
-        raise ValueError("X is sparse, expected a dense array: X.toarray() makes one")
-    X = np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"X has {X.ndim} dimensions, expected 2: rows and features")
+    X = numbers(X)
     arrays = {"X": X}
     if labels is not None:
         check(labels, X)
@@ -41,4 +57,4 @@ def table(X: Any, labels: Sequence[str] | None = None, label: str = "label") -> 
 def check(labels: Sequence[str], X: Any) -> None:
     """Raises ValueError if the numbers of labels and rows differ."""
     if len(labels) != len(X):
-        raise ValueError(f"{len(labels)} labels for {len(X)} rows")
+        raise ValueError(f"y has {len(labels)} labels, X has {len(X)} rows")

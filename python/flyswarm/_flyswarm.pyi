@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
 from os import PathLike
 from typing import Any, final
 
@@ -181,7 +182,7 @@ class Running:
         network_key: bytes | None,
         state: str | PathLike[str] | None,
         dataset: str | None,
-        budget: str | None,
+        budget: float | None,
         strict: bool,
         yes: bool,
         trainer: Callable[
@@ -191,8 +192,8 @@ class Running:
         weights: bytes | None,
         initial: str | PathLike[str] | None = None,
         hold_out: int | None = None,
-        metrics: str | None = None,
-        page: str | None = None,
+        metrics: tuple[IPv4Address | IPv6Address, int] | None = None,
+        page: tuple[IPv4Address | IPv6Address, int] | None = None,
         trace: str | PathLike[str] | None = None,
     ) -> Running: ...
     def next(

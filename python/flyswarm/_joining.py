@@ -5,11 +5,23 @@ import json
 import os
 import tomllib
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from flyswarm import _flyswarm
-from flyswarm._arguments import arguments_named, label_of, path_text, texts, whole
+from flyswarm._arguments import (
+    address,
+    arguments_named,
+    flag,
+    function,
+    label_of,
+    number,
+    path_text,
+    text,
+    texts,
+    whole,
+)
 from flyswarm._events import Event, Progress, SessionWarning
 from flyswarm._files import archive, table
 from flyswarm._identity import path_of
@@ -184,6 +196,19 @@ def join(
 
     If `quiet`, warnings are events only.
     """
+    key = path_text("key", path_of(key), needed=True)
+    given = options_of(
+        network_key=network_key, state=state, dataset=dataset, budget=budget, hold_out=hold_out,
+        metrics=metrics, page=page, initial=initial, trace=trace,
+    )  # fmt: skip
+    given["listen"] = texts("listen", listen)
+    given |= {"mdns": flag("mdns", mdns), "strict": flag("strict", strict), "yes": flag("yes", yes)}
+    personalise, progress = flag("personalise", personalise), flag("progress", progress)
+    function("on_event", on_event)
+    if addresses is not None and not isinstance(addresses, Mapping):
+        raise TypeError(f"addresses is {addresses!r}, expected a mapping of peer ids to addresses")
+    if X is None and y is not None:
+        raise ValueError("y: only with X, the rows of the labels")
     if personalise and (X is None or session.task != "fedavg"):
         raise ValueError("personalise: only with rows, in a session of the task fedavg")
     with arguments_named():
@@ -194,23 +219,11 @@ def join(
     with arguments_named():
         running = _flyswarm.Running.start(
             session.text,
-            path_of(key),
+            key,
             rows,
-            listen=texts("listen", listen),
-            mdns=mdns,
-            network_key=network_key,
-            state=state,
-            dataset=dataset,
-            budget=None if budget is None else str(budget),
-            strict=strict,
-            yes=yes,
             trainer=trainer,
             weights=weights,
-            initial=initial,
-            hold_out=None if hold_out is None else whole("hold_out", hold_out, 1, 50, strict=True),
-            metrics=None if metrics is None else str(metrics),
-            page=None if page is None else str(page),
-            trace=trace,
+            **given,
         )
     shown = Progress(session.name) if progress else contextlib.nullcontext()
     callbacks = [call for call in (shown if progress else None, on_event) if call is not None]
@@ -225,16 +238,16 @@ def join(
                 raise _flyswarm.LeftError("stopped")
             if found is None:
                 continue
-            content, text, ended = found
+            content, line, ended = found
             if ended is not None:
                 break
             fields = json.loads(content)
-            event = Event(fields.pop("event"), fields.pop("time"), fields, text)
+            event = Event(fields.pop("event"), fields.pop("time"), fields, line)
             if event.kind == "warning":
                 said.append(event.fields["message"])
                 if not quiet:
                     warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
-            LOG.info("%s", text, extra={"event": event.kind})
+            LOG.info("%s", line, extra={"event": event.kind})
             if event.kind == "page" and not progress:
                 # The page cannot be opened without the address.
                 with Progress(session.name) as show:
@@ -245,6 +258,31 @@ def join(
     if personalise:
         made = replace(made, personal=personal_of(session, made.estimator, X, y, label, map, drop))
     return made
+
+
+def options_of(**given):
+    """Returns the optional arguments of `join` as the extension takes them. None stays None."""
+    checks = {
+        "network_key": network_key_of,
+        "dataset": text,
+        "budget": number,
+        "hold_out": lambda name, value: whole(name, value, 1, 50, strict=True),
+        "metrics": address,
+        "page": address,
+    }
+    return {
+        name: None if value is None else checks.get(name, path_text)(name, value)
+        for name, value in given.items()
+    }
+
+
+def network_key_of(name, value):
+    """Returns the 32 bytes of a network key."""
+    if not isinstance(value, bytes | bytearray):
+        raise TypeError(f"{name} is of the type {type(value).__name__}, expected bytes")
+    if len(value) != 32:
+        raise ValueError(f"{name} has {len(value)} bytes, expected 32")
+    return bytes(value)
 
 
 def joined(session, classes, said, receipt, file, learnt, own, page):
@@ -268,7 +306,11 @@ def source_of(session, X, y, label, map, drop):
     """Returns the file of rows, its label column, its contents if in memory, the map and columns to drop."""
     map, drop = path_text("map", map), texts("drop", drop)
     if isinstance(X, (str, os.PathLike)):
+        if y is not None:
+            raise ValueError("y: not with a file of rows; label is the column of the file with the labels")
         return X, label_of(label), None, map, drop
+    if label is not None:
+        raise ValueError("label: only with a file of rows; y has the labels of rows in memory")
     labels = None if y is None else named(y, session.classes)
     frame = hasattr(X, "columns")
     described = tomllib.loads(session.text).get("table")

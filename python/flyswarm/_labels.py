@@ -25,8 +25,10 @@ def is_unknown(label: Any, names: Collection[str]) -> bool:
 
 def named(y: ArrayLike, names: Sequence[str]) -> list[str]:
     """Returns the name of each label, "" for an unknown label."""
-    known = set(names)
-    labels = np.asarray(y, dtype=object).tolist()
+    known, array = set(names), np.asarray(y, dtype=object)
+    if array.ndim != 1:
+        raise ValueError(f"y has {array.ndim} dimensions, expected 1: a label for each row")
+    labels = array.tolist()
     return ["" if is_unknown(label, known) else name_of(label, known) for label in labels]
 
 

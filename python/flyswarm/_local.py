@@ -3,6 +3,7 @@
 import contextlib
 import queue
 import re
+import shutil
 import tempfile
 import threading
 import tomllib
@@ -10,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from flyswarm._arguments import suggests
+from flyswarm._arguments import flag, function, pair, suggests
 from flyswarm._events import Progress, SessionWarning
 from flyswarm._identity import Identity
 from flyswarm._joining import TICK
@@ -69,7 +70,9 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
     """Runs a whole federation on this machine: all peers of a session, each with its part of the rows.
 
     Each peer is a real node that is connected to the others over loopback. The peers have new keys, and the
-    session has the same settings. Nothing stays on the disk.
+    session has the same settings. Nothing stays on the disk, unless the session fails after a round of
+    training: then the file `NAME.round` in the working directory has the common weights of the last round,
+    and the error names it. An earlier file of this name becomes `NAME.before.round`.
 
     Parameters
     ----------
@@ -99,7 +102,8 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
     ValueError
         If the number or names of the parts are not those of the session's peers.
     BaseException
-        The exception of the first peer that failed, with its name as a note. The other peers leave.
+        The exception of the first peer that failed, with its name as a note. The other peers leave. A
+        further note names the file of weights, if the text does not.
 
     Examples
     --------
@@ -109,14 +113,45 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
     >>> results[0].estimator.predict([[0.0, 0.0], [1.0, 1.0]])
     array(['low', 'high'], dtype='<U4')
     """
+    if not isinstance(session, Session):
+        raise TypeError(f"session is {session!r}, expected a Session")
     roster = [peer["name"] for peer in tomllib.loads(session.text)["roster"]]
     names = sorted(roster)
     parts = by_name("parts", parts, names)
+    parts = {name: pair(f"the part of {name}", part) for name, part in parts.items()}
+    progress, on_event = flag("progress", progress), function("on_event", on_event)
     trainers = None if trainers is None else by_name("trainers", trainers, names)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="flyswarm-") as folder:
         keys = {name: new_key(Path(folder) / str(at)) for at, name in enumerate(names)}
         made = Session(with_ids(session.text, [keys[name].peer_id for name in roster]))
-        return Federation(run(made, keys, parts, trainers, progress, on_event, given), names, made)
+        try:
+            return Federation(run(made, keys, parts, trainers, progress, on_event, given), names, made)
+        except BaseException as error:
+            keep_rounds(Path(folder), Path(f"{made.name}.round").absolute(), error)
+            raise
+
+
+def keep_rounds(folder, path, error):
+    """Moves the weights of the last round from the keys' folder to `path`. The error or its note says it."""
+    files = sorted(folder.glob("*/*.round"), key=lambda file: file.stat().st_mtime_ns)
+    if not files:
+        return
+    try:
+        if path.exists():
+            path.replace(path.with_suffix(".before.round"))
+        shutil.copyfile(files[-1], path)
+    except OSError as problem:
+        path = Path(tempfile.mkdtemp(prefix="flyswarm-")) / path.name
+        error.add_note(f"the weights of the last round could not be written here: {problem}")
+        shutil.copyfile(files[-1], path)
+    if error.args and isinstance(error.args[0], str):
+        text = error.args[0]
+        for file in files:
+            text = text.replace(str(file), str(path))
+        error.args = (text, *error.args[1:])
+    if str(path) not in str(error):
+        advice = "`initial` of Session.new starts from them"
+        error.add_note(f"the weights of the last round are in {path}; {advice}")
 
 
 def new_key(folder):
@@ -131,6 +166,8 @@ def by_name(what, values, names):
         if {*values} != {*names}:
             raise ValueError(f"{what} has the names {sorted(values)}, expected {sorted(names)}")
         return {name: values[name] for name in names}
+    if not hasattr(values, "__iter__"):
+        raise TypeError(f"{what} is {values!r}, expected a list with an entry for each peer, or a mapping")
     values = list(values)
     if len(values) != len(names):
         raise ValueError(f"{what} has {len(values)} entries, expected one for each of {len(names)} peers")

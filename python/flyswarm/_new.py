@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from flyswarm import _flyswarm
 from flyswarm._arguments import (
     arguments_named,
@@ -14,8 +12,10 @@ from flyswarm._arguments import (
     in_words_of_python,
     label_of,
     names,
+    number,
     path_text,
     plain,
+    text,
     whole,
 )
 from flyswarm._program import LOG
@@ -63,13 +63,6 @@ def new_session(name: str, peers: Mapping[str, Any], task: str, given: Mapping[s
         with arguments_named():
             raise error
     return made
-
-
-def text(name: str, value: Any) -> str:
-    """Returns a text. Raises TypeError for a value of another type."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r}, expected a str")
-    return str(value)
 
 
 def place(peer: Any, id: Any) -> tuple[str, list[str]]:
@@ -123,17 +116,7 @@ def options_of(given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         units = hidden if hasattr(hidden, "__iter__") and not isinstance(hidden, str) else [hidden]
         yield "hidden", [whole("hidden", each) for each in units]
     if given["epsilon"] is not None:
-        yield "epsilon", budget(given["epsilon"])
-
-
-def budget(epsilon: Any) -> Any:
-    """Returns the budget as a number, from a number or the text of one."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float | np.number | str):
-        raise TypeError(f"epsilon is {epsilon!r}, expected a number")
-    try:
-        return plain(float(epsilon)) if isinstance(epsilon, str) else plain(epsilon)
-    except ValueError:
-        raise ValueError(f"epsilon is {epsilon!r}, expected a number") from None
+        yield "epsilon", number("epsilon", given["epsilon"])
 
 
 def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:

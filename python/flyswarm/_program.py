@@ -2,9 +2,7 @@
 
 import json
 import logging
-import signal
-import sys
-from typing import Any, NoReturn
+from typing import Any
 
 from flyswarm import _flyswarm
 from flyswarm._arguments import arguments_named
@@ -30,10 +28,3 @@ def called(command: str, contents: bytes | None = None, **values: Any) -> tuple[
     for line in said:
         LOG.info("%s", line)
     return text, error
-
-
-def main() -> NoReturn:
-    """Runs the program `flyswarm` with the arguments of this process, and ends the process."""
-    # The program handles Ctrl-C itself.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(_flyswarm.main(["flyswarm", *sys.argv[1:]]))

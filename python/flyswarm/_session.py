@@ -416,9 +416,10 @@ class Session(Generic[Result]):
             Key of 32 bytes that all nodes of the network share.
         state : path or None
             Folder for the state of the session. None means next to the key.
-        dataset, budget : str or None
-            For a private session: name of the rows in the privacy ledger, and the most that these rows may
-            have spent including this session.
+        dataset : str or None
+            For a private session: name of the rows in the privacy ledger.
+        budget : float or None
+            For a private session: the most that these rows may have spent including this session.
         strict : bool, default=False
             If True, leaves the session before any rows are counted if a column of this peer looks wrong
             compared with those of the other peers.

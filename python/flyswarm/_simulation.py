@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from flyswarm._arguments import flag, path_text, plain, suggests, whole
+from flyswarm._arguments import flag, pair, path_text, plain, suggests, whole
 from flyswarm._files import archive
 from flyswarm._labels import named
 from flyswarm._program import call
@@ -87,7 +87,7 @@ def simulate(
         session = Session.load(session)
     given["session"] = None if session is None else session.text
     given["scenario"] = plain(scenario) if fields else path_text("scenario", scenario, needed=True)
-    contents = None if rows is None else archive_of(*rows, session)
+    contents = None if rows is None else archive_of(*pair("rows", rows), session)
     return json.loads(call("simulate", contents, **given))
 
 

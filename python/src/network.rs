@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 
 use crate::error::value;
 use crate::model::{Table, prepared};
-use crate::session::{Label, failed};
+use crate::session::{failed, label_column};
 
 /// Features, class indices and group indices of rows.
 type Labelled<'py> =
@@ -126,12 +126,11 @@ impl Layers {
         &self,
         py: Python<'py>,
         file: PathBuf,
-        label: Option<Label>,
+        #[pyo3(from_py_with = label_column)] label: Option<LabelColumn>,
         contents: Option<&[u8]>,
         map: Option<String>,
         drop: Vec<String>,
     ) -> PyResult<Labelled<'py>> {
-        let label = label.map(LabelColumn::from);
         let contents = contents.map(|bytes| Contents::from(bytes.to_vec()));
         let rows = py
             .detach(|| cli::network_rows(&self.0, &file, label.as_ref(), contents, map.as_deref(), &drop))

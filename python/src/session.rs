@@ -1,6 +1,7 @@
 //! Takes part in a session, and runs commands in this process.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use flyswarm::peer::{self, Budget, Finished, Handle};
 use flyswarm::tasks::Rows;
 use flyswarm::{Identity, Session};
 use flyswarm_data::{Contents, LabelColumn};
+use flyswarm_learn::privacy::Ratio;
 use futures::executor::{block_on, block_on_stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -20,6 +22,8 @@ use crate::error::{disk, value};
 use crate::learnt::LearntRows;
 use crate::training::{self, Raised};
 use crate::{LeftError, SessionError};
+
+const BUDGET: &str = "budget: expected a number from 0.000001 to 1000 with at most six decimal places";
 
 /// Turns the error of a command or a peer into the exception for its kind.
 pub(crate) fn failed(failure: Failure) -> PyErr {
@@ -88,20 +92,12 @@ pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
     Ok(Identity::load(&key).map_err(value)?.public().to_string())
 }
 
-/// A label column: its number from 1 or its name. `last` and `none` are not names.
-#[derive(Debug, FromPyObject)]
-pub(crate) enum Label {
-    Number(usize),
-    Name(String),
-}
-
-impl From<Label> for LabelColumn {
-    fn from(label: Label) -> Self {
-        match label {
-            Label::Number(number) => Self::Number(number),
-            Label::Name(name) => Self::named(name),
-        }
-    }
+/// Returns a label column: its number from 1 or its name. `last` and `none` are not names.
+pub(crate) fn label_column(given: &Bound<'_, PyAny>) -> PyResult<Option<LabelColumn>> {
+    Ok(match given.extract::<Option<usize>>() {
+        Ok(number) => number.map(LabelColumn::Number),
+        Err(_) => Some(LabelColumn::named(given.extract()?)),
+    })
 }
 
 /// Rows for a session, read and checked.
@@ -128,13 +124,12 @@ impl SessionRows {
         py: Python<'_>,
         session: &str,
         file: PathBuf,
-        label: Option<Label>,
+        #[pyo3(from_py_with = label_column)] label: Option<LabelColumn>,
         contents: Option<&[u8]>,
         map: Option<String>,
         drop: Vec<String>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
-        let label = label.map(LabelColumn::from);
         let contents = contents.map(|bytes| Contents::from(bytes.to_vec()));
         let (rows, said) = py
             .detach(|| cli::rows(&session, &file, label.as_ref(), contents, map.as_deref(), &drop))
@@ -194,15 +189,15 @@ impl Running {
         network_key: Option<[u8; 32]>,
         state: Option<PathBuf>,
         dataset: Option<String>,
-        budget: Option<String>,
+        budget: Option<f64>,
         strict: bool,
         yes: bool,
         trainer: Option<Py<PyAny>>,
         weights: Option<&[u8]>,
         initial: Option<PathBuf>,
         hold_out: Option<u8>,
-        metrics: Option<String>,
-        page: Option<String>,
+        metrics: Option<(IpAddr, u16)>,
+        page: Option<(IpAddr, u16)>,
         trace: Option<PathBuf>,
     ) -> PyResult<Self> {
         let session = Session::parse(session).map_err(value)?;
@@ -230,7 +225,7 @@ impl Running {
             builder = builder.rows(own, rows.name.clone());
         }
         if let Some(address) = metrics {
-            builder = builder.metrics(cli::address("metrics", &address).map_err(failed)?);
+            builder = builder.metrics(address.into());
         }
         for address in listen {
             let parsed = address.parse().map_err(|error| value(format!("listen: {address}: {error}")))?;
@@ -243,15 +238,15 @@ impl Running {
             builder = builder.state_dir(folder);
         }
         if let Some(dataset) = dataset {
-            let limit =
-                budget.map(|budget| budget.parse().map_err(|error| value(format!("budget: {error}"))));
+            let limit = budget.map(|budget| Ratio::from_decimal(budget).ok_or_else(|| value(BUDGET)));
             builder = builder.budget(Budget { dataset, limit: limit.transpose()? });
         } else if budget.is_some() {
             return Err(value("budget: needs dataset, the name under which the ledger adds up"));
         }
         // After all other checks, because it creates a file.
         let (builder, observers) =
-            Observers::begin(builder, &session, &key, page.as_deref(), trace.as_deref()).map_err(failed)?;
+            Observers::begin(builder, &session, &key, page.map(Into::into), trace.as_deref())
+                .map_err(failed)?;
         let peer = py.detach(|| block_on(builder.join())).map_err(|error| failed(error.into()))?;
         observers.watch(&peer);
         let (tell, said) = channel();
@@ -322,9 +317,9 @@ impl Running {
 
     /// Adds an address at which a peer can be reached.
     fn add_address(&self, peer: &str, address: &str) -> PyResult<()> {
-        let peer = peer.parse().map_err(value)?;
-        let parsed = address.parse().map_err(|error| value(format!("{address}: {error}")))?;
-        self.handle.add_address(&peer, parsed);
+        let key = peer.parse().map_err(|error| value(format!("addresses: {peer}: {error}")))?;
+        let parsed = address.parse().map_err(|error| value(format!("addresses: {address}: {error}")))?;
+        self.handle.add_address(&key, parsed);
         Ok(())
     }
 }

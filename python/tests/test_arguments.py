@@ -20,7 +20,7 @@ from flyswarm import (
     local,
     simulate,
 )
-from flyswarm._arguments import in_words_of_python, multiple, names, plain
+from flyswarm._arguments import address, in_words_of_python, multiple, names, plain
 from sklearn.datasets import load_iris
 
 X, Y = load_iris(return_X_y=True)
@@ -155,6 +155,61 @@ def test_a_value_of_another_type_or_range_is_named_and_no_command_is_run(keys, m
     ):
         with pytest.raises(error, match=problem):
             call()
+
+
+def test_each_argument_of_join_is_checked_by_name_before_anything_is_read(keys):
+    session = Session.new("w", keys, features=4, classes="a,b")
+    port = "expected a port or ADDRESS:PORT"
+    for error, problem, given in (
+        (TypeError, "^key is 3, expected a path", {"key": 3}),
+        (TypeError, "^key is None, expected a path", {"key": None}),
+        (TypeError, "^on_event is 3, expected a function", {"on_event": 3}),
+        (TypeError, "^progress is 'yes', expected a bool", {"progress": "yes"}),
+        (TypeError, "^mdns is 0, expected a bool", {"mdns": 0}),
+        (TypeError, "^strict is None, expected a bool", {"strict": None}),
+        (TypeError, "^yes is 'no', expected a bool", {"yes": "no"}),
+        (TypeError, "^personalise is 1, expected a bool", {"personalise": 1}),
+        (TypeError, "^addresses is .'x'., expected a mapping", {"addresses": ["x"]}),
+        (TypeError, "^listen is 3, expected a list of names", {"listen": 3}),
+        (TypeError, "^network_key is of the type str, expected bytes", {"network_key": "k" * 32}),
+        (ValueError, "^network_key has 3 bytes, expected 32", {"network_key": b"key"}),
+        (TypeError, "^state is 3, expected a path", {"state": 3}),
+        (TypeError, "^initial is 3, expected a path", {"initial": 3}),
+        (TypeError, "^trace is 3, expected a path", {"trace": 3}),
+        (TypeError, "^map is 3, expected a path", {"map": 3}),
+        (TypeError, "^drop is 3, expected a list of names", {"drop": 3}),
+        (TypeError, "^dataset is 3, expected a str", {"dataset": 3}),
+        (TypeError, "^budget is True, expected a number", {"budget": True}),
+        (ValueError, "^budget is 'much', expected a number", {"budget": "much"}),
+        (ValueError, "^budget is nan, expected a number", {"budget": float("nan")}),
+        (ValueError, "^hold_out is 51, expected 1 to 50", {"hold_out": 51}),
+        (TypeError, "^page is 0.5, expected an int", {"page": 0.5}),
+        (ValueError, "^page is 65536, expected 0 to 65535", {"page": 65536}),
+        (ValueError, f"^page is 'localhost:80', {port}", {"page": "localhost:80"}),
+        (ValueError, f"^metrics is '127.0.0.1', {port}", {"metrics": "127.0.0.1"}),
+        (ValueError, f"^metrics is '::1:80', {port}", {"metrics": "::1:80"}),
+        (ValueError, f"^metrics is '.::1:80', {port}", {"metrics": "[::1:80"}),
+    ):
+        with pytest.raises(error, match=problem):
+            session.join(X, Y, **{"key": "missing.key", **given})
+
+
+def test_a_budget_has_at_most_six_decimal_places(swarm):
+    made = swarm(features=4, classes=[0, 1, 2])
+    for budget in (1e-7, 0.1234567, -1, 1001):
+        with pytest.raises(ValueError, match="^budget: .*at most six decimal places"):
+            made.session.join(X, Y, key=made.keys["peer0"], mdns=False, dataset="irises", budget=budget)
+    with pytest.raises(ValueError, match="^budget: needs dataset"):
+        made.session.join(X, Y, key=made.keys["peer0"], mdns=False, budget="0.5")
+
+
+def test_an_address_is_a_port_or_has_one():
+    for given, found in (
+        (0, ("127.0.0.1", 0)), (np.int64(9464), ("127.0.0.1", 9464)), ("9464", ("127.0.0.1", 9464)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)), ("[::1]:80", ("::1", 80)),
+    ):  # fmt: skip
+        ip, port = address("page", given)
+        assert (str(ip), port) == found
 
 
 def test_a_path_that_looks_like_an_option_is_a_path(keys, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import html
 import json
 import re
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -19,11 +20,12 @@ from flyswarm import (
     Identity,
     Joined,
     Session,
+    SessionError,
     SessionWarning,
     local,
     simulate,
 )
-from flyswarm._local import with_ids
+from flyswarm._local import keep_rounds, with_ids
 from sklearn.base import clone
 
 FLYNN = {"classes": range(10), "features": 64, "flynn": {"m": 512, "rho": 16}}
@@ -155,6 +157,46 @@ def test_the_exception_of_a_peer_ends_all_and_names_the_peer(keys, digits):
     assert threading.active_count() <= threads
 
 
+def test_weights_of_the_last_round_stay_if_a_federation_fails(keys, digits, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "wards.round"
+    kept.write_bytes(b"of another session")
+
+    class Failing(Still):
+        def fit(self, round):
+            if round.number == 3:
+                raise ArithmeticError("no step")
+            return super().fit(round)
+
+    with pytest.raises(ArithmeticError, match="no step") as raised:
+        local(Session.new("wards", keys, **FEDAVG), parts(digits), trainers=[Still(), Failing(), Still()])
+    assert str(kept) in raised.value.__notes__[-1]
+    assert (tmp_path / "wards.before.round").read_bytes() == b"of another session"
+    again = Session.new("again", keys, **FEDAVG, initial=kept)
+    assert len(local(again, parts(digits), initial=kept)[0].figures["rounds"]) == 3
+    assert not list(tmp_path.glob("again*"))
+
+
+def test_the_error_names_the_place_of_the_weights_that_stay(tmp_path, monkeypatch):
+    made = tmp_path / "keys" / "0" / "wards-1.round"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(b"weights")
+    error = SessionError(f"3 peers left; the weights after round 2 are in {made}; start from {made}")
+    keep_rounds(tmp_path / "keys", tmp_path / "wards.round", error)
+    place = tmp_path / "wards.round"
+    assert str(error) == f"3 peers left; the weights after round 2 are in {place}; start from {place}"
+    assert place.read_bytes() == b"weights" and not hasattr(error, "__notes__")
+    # A folder that cannot be written does not lose them.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    interrupted = KeyboardInterrupt()
+    keep_rounds(tmp_path / "keys", tmp_path / "missing" / "wards.round", interrupted)
+    (place,) = tmp_path.glob("flyswarm-*/wards.round")
+    assert place.read_bytes() == b"weights"
+    assert "could not be written here" in interrupted.__notes__[0] and str(place) in interrupted.__notes__[1]
+    keep_rounds(tmp_path / "missing", tmp_path / "wards.round", untouched := ValueError("rows"))
+    assert not hasattr(untouched, "__notes__")
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
@@ -165,6 +207,23 @@ def test_the_exception_of_a_peer_ends_all_and_names_the_peer(keys, digits):
 def test_parts_that_are_not_those_of_the_peers_are_refused(keys, given, problem):
     with pytest.raises(ValueError, match=problem):
         local(Session.new("wards", keys, **FLYNN), given)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"session": "wards.toml"}, "^session is 'wards.toml', expected a Session"),
+        ({"parts": 3}, "^parts is 3, expected a list with an entry for each peer, or a mapping"),
+        ({"parts": ["ab", "cd", "ef"]}, r"^the part of east is of the type str, expected a pair \(X, y\)"),
+        ({"trainers": 3}, "^trainers is 3, expected a list"),
+        ({"progress": 1}, "^progress is 1, expected a bool"),
+        ({"on_event": "print"}, "^on_event is 'print', expected a function"),
+    ],
+)
+def test_an_argument_of_another_type_is_named_before_a_node_starts(keys, given, problem):
+    usual = {"session": Session.new("wards", keys, **FLYNN), "parts": [([], [])] * 3}
+    with pytest.raises(TypeError, match=problem):
+        local(**{**usual, **given})
 
 
 def test_addresses_of_the_roster_are_left_out():
@@ -266,7 +325,8 @@ def test_a_simulation_that_does_not_fit_is_refused(keys, digits):
         ((session, {"rows": (X[:, 1:], y)}), "^X has 63 features, the session has 64"),
         ((session, {"rows": (X, np.where(y == "3", "drei", y))}), "^y has the label 'drei'"),
         (({"peer": 3}, {}), "^scenario: unknown field `peer`"),
+        ((session, {"rows": X}), "^rows is of the type ndarray, expected a pair"),
         (("churn.toml", {"rows": (X, y)}), "only with a scenario that is not a file"),
     ):
-        with pytest.raises(ValueError, match=problem):
+        with pytest.raises((ValueError, TypeError), match=problem):
             simulate(given[0], **given[1])

@@ -11,7 +11,7 @@ from importlib import import_module
 
 import flyswarm
 import pytest
-from flyswarm import _program
+from flyswarm import __main__ as program
 
 COMMAND = [sys.executable, "-m", "flyswarm"]
 
@@ -23,6 +23,23 @@ def run(*words, folder):
 def test_the_version_is_that_of_the_package(tmp_path):
     found = run("--version", folder=tmp_path)
     assert (found.returncode, found.stdout) == (0, f"flyswarm {flyswarm.__version__}\n")
+
+
+def test_the_program_starts_without_numpy_and_scikit_learn(tmp_path):
+    missing = "import sys; sys.modules |= {'numpy': None, 'sklearn': None}"
+    command = [sys.executable, "-c", f"{missing}; from flyswarm.__main__ import main; main()", "--version"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, f"flyswarm {flyswarm.__version__}\n"), found.stderr
+
+
+def test_public_names_are_loaded_when_they_are_used():
+    code = (
+        "import sys, flyswarm; assert 'sklearn' not in sys.modules; assert 'local' in dir(flyswarm)\n"
+        "from flyswarm import *; assert {*flyswarm.__all__} <= {*globals()}; flyswarm.Sesion"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith("AttributeError: module 'flyswarm' has no attribute 'Sesion'"), found.stderr
 
 
 def test_output_errors_and_codes_are_those_of_the_program(tmp_path):
@@ -62,11 +79,11 @@ def test_a_command_in_the_extension_is_not_kept_from_ctrl_c_by_python(monkeypatc
             seen.extend([words, signal.getsignal(signal.SIGINT)])
             return 7
 
-    monkeypatch.setattr(_program, "_flyswarm", Extension)
+    monkeypatch.setattr(program, "_flyswarm", Extension)
     monkeypatch.setattr(sys, "argv", ["anything", "demo"])
     try:
         with pytest.raises(SystemExit) as ended:
-            _program.main()
+            program.main()
     finally:
         signal.signal(signal.SIGINT, before)
     assert (ended.value.code, seen) == (7, [["flyswarm", "demo"], signal.SIG_DFL])
@@ -75,7 +92,7 @@ def test_a_command_in_the_extension_is_not_kept_from_ctrl_c_by_python(monkeypatc
 def test_the_script_of_the_wheel_is_this_program(request):
     text = (request.config.rootpath / "pyproject.toml").read_text("utf-8")
     module, name = tomllib.loads(text)["project"]["scripts"]["flyswarm"].split(":")
-    assert getattr(import_module(module), name) is import_module("flyswarm._program").main
+    assert getattr(import_module(module), name) is program.main
     script = shutil.which("flyswarm", path=os.path.dirname(sys.executable))
     if script is not None:
         found = subprocess.run([script, "--version"], capture_output=True, text=True)

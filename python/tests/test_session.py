@@ -166,8 +166,15 @@ def test_join_async_gives_what_join_gives(swarm, digits):
     [
         (lambda X, y: (X[:, 1:], y), "63 features .*, expected 64"),
         (lambda X, y: (X, np.where(y == "3", "drei", y)), '"drei"'),
-        (lambda X, y: (X, y[1:]), "599 labels for 600 rows"),
+        (lambda X, y: (X, y[1:]), "y has 599 labels, X has 600 rows"),
         (lambda X, y: (X[0], y), "X has 1 dimensions, expected 2"),
+        (lambda X, y: (X, y[:, None]), "y has 2 dimensions, expected 1"),
+        (lambda X, y: (X, "3"), "y has 0 dimensions, expected 1"),
+        (lambda X, y: (None, y), "^y: only with X"),
+        (lambda X, y: (np.ma.masked_less(X, 1), y), "X has masked values"),
+        (lambda X, y: ([[1.0], [1.0, 2.0]], y[:2]), "X is not an array of numbers"),
+        (lambda X, y: (np.full((1, 64), None), y[:1]), "row 1, column 1 is NaN, expected a finite number"),
+        (lambda X, y: (np.full((1, 64), "many", object), y[:1]), "X is not an array of numbers: .*'many'"),
         (lambda X, y: (csr_array(X), y), "X is sparse, expected a dense array"),
         (lambda X, y: (X * np.float32(2.0**80), y), "2\\^80"),
     ],
@@ -177,6 +184,22 @@ def test_rows_that_do_not_fit_are_refused_in_the_words_of_the_program(swarm, dig
     with pytest.raises(ValueError, match=problem) as refused:
         made.session.join(*change(*digits), key=made.keys["peer0"])
     assert "/tmp" not in str(refused.value)
+
+
+def test_numbers_of_any_type_are_the_same_rows(swarm, digits):
+    made = swarm(**SMALL)
+    X, y = digits
+    plain = made.session._rows(X, y, None).digest()
+    for kind in (np.float16, np.float64, np.longdouble, np.int8, object, ">f4"):
+        assert made.session._rows(X.astype(kind), y, None).digest() == plain, kind
+
+
+def test_labels_are_named_once_by_the_argument_for_their_rows(swarm, digits, tmp_path):
+    made = swarm(**SMALL)
+    with pytest.raises(ValueError, match="^label: only with a file of rows"):
+        made.session.join(*digits, key=made.keys["peer0"], label="kind")
+    with pytest.raises(ValueError, match="^y: not with a file of rows"):
+        made.session.join(tmp_path / "rows.csv", digits[1], key=made.keys["peer0"])
 
 
 def test_what_does_not_fit_the_session_is_refused_in_the_words_of_the_program(swarm, digits, tmp_path):

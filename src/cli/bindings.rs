@@ -3,14 +3,12 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
 use serde_json::Value;
 
-use super::dashboard::parse_address;
 use super::data::{DataArguments, Map};
 use super::session::as_json;
 use super::session::typed::NewSession;
@@ -140,16 +138,6 @@ fn data_of(
     }
     map.contents = contents;
     Ok(DataArguments::new(file.to_owned(), map.into()))
-}
-
-/// Returns the address that a port or an ADDRESS:PORT in the argument `name` means. A port alone is one of
-/// 127.0.0.1.
-///
-/// # Errors
-/// [`Failure::Input`] if it is neither.
-pub fn address(name: &str, text: &str) -> Result<SocketAddr, Failure> {
-    parse_address(text)
-        .map_err(|_| Failure::Input(format!("{name} is {text:?}, expected a port or ADDRESS:PORT")))
 }
 
 /// Returns the file, next to the key, in which a peer of the task fedavg keeps the common weights of the last

@@ -1,5 +1,6 @@
 //! The live page and the trace of a peer that a program of another language runs.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use super::files::on_page;
 use super::{about, open_trace, watch};
 use crate::Identity;
-use crate::cli::bindings::{address, page};
+use crate::cli::bindings::page;
 use crate::cli::dashboard::Live;
 use crate::cli::{Failure, output};
 use crate::net::driver::Trace;
@@ -28,17 +29,17 @@ impl std::fmt::Debug for Observers {
 }
 
 impl Observers {
-    /// Returns the same peer with a page at the address `page` ("PORT" or "ADDRESS:PORT") and a trace in the
-    /// new file `trace`. The peer has the key in the file `key`.
+    /// Returns the same peer with a page at the address `page_at` and a trace in the new file
+    /// `trace`. The peer has the key in the file `key`.
     ///
     /// # Errors
-    /// [`Failure::Input`] if the key, the address or the file is wrong, [`Failure::Environment`] if the page
+    /// [`Failure::Input`] if the key or the file is wrong, [`Failure::Environment`] if the page
     /// cannot be served or the trace cannot be written.
     pub fn begin(
         mut builder: Builder,
         session: &Session,
         key: &Path,
-        page_at: Option<&str>,
+        page_at: Option<SocketAddr>,
         trace: Option<&Path>,
     ) -> Result<(Builder, Self), Failure> {
         let mut new = Self { live: None, trace: None };
@@ -46,8 +47,8 @@ impl Observers {
             return Ok((builder, new));
         }
         let identity = Identity::load(key)?;
-        if let Some(text) = page_at {
-            let live = Live::open(address("page", text)?, &about(session, &identity))?;
+        if let Some(address) = page_at {
+            let live = Live::open(address, &about(session, &identity))?;
             let own = Arc::new(Mutex::new(None::<Value>));
             let (kept, shown) = (own.clone(), live.clone());
             builder = builder

@@ -134,15 +134,18 @@ impl Subprocess {
     /// Returns one line for the user.
     #[cfg(unix)]
     pub(crate) fn start(command: &str, limit: Duration) -> Result<Self, String> {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
         use std::os::unix::process::CommandExt;
 
         let failed = |error: std::io::Error| format!("--trainer {command}: cannot be started: {error}");
         end_orphans(&std::env::temp_dir());
         let folder = Folder::new().map_err(failed)?;
         let pipe = folder.path().join("answers");
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
-            .map_err(|error| failed(error.into()))?;
+        // macOS has no call for it that is safe in Rust.
+        let made = Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).output().map_err(failed)?;
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr);
+            return Err(failed(std::io::Error::other(said.trim_end().to_owned())));
+        }
         // Open for writing too, so that the pipe does not end when the program closes it.
         let pipe_end = File::options().read(true).write(true).open(&pipe).map_err(failed)?;
         let mut shell = Command::new("sh");
