@@ -22,6 +22,7 @@ mod private;
 mod run;
 mod sessions;
 mod sketch;
+mod statements;
 mod summary;
 mod tables;
 mod trees;
@@ -58,6 +59,7 @@ const FILES: [(&str, Maker); 26] = [
     ("evaluate", flynn::evaluate),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
+    ("statements", statements::statements),
     ("ot", ot::ot),
     ("phe", phe::phe),
     ("sketch", sketch::sketch),
