@@ -64,7 +64,7 @@ impl Statement {
 /// Returns the author of two statements of one view that an honest peer does not make both: different ones
 /// about one subject, or two beginnings. Also returns the author of a beginning in which nothing fails.
 #[must_use]
-pub fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) -> Option<Peer> {
+pub(crate) fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) -> Option<Peer> {
     let groundless = |signed: &Signed<Statement>| signed.item.begins && !signed.item.fails();
     let same = one.item.place() == other.item.place();
     let twice = if same { one.item != other.item } else { one.item.begins && other.item.begins };
@@ -75,7 +75,7 @@ pub fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) -> Opti
 /// Returns the pair that contains the deviating peer, by statements of one view about one subject, at most one
 /// of each party. `None` if some party has made none.
 #[must_use]
-pub fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> + Clone) -> Option<[Peer; 2]> {
+pub(crate) fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> + Clone) -> Option<[Peer; 2]> {
     let parties = statements.clone().next()?.item.parties;
     let of = |party: Peer| statements.clone().find(|signed| signed.author == party).map(|signed| &signed.item);
     let [Some(one), Some(two), Some(three)] = parties.map(of) else { return None };

@@ -112,5 +112,9 @@ pub(crate) fn statements() -> Value {
         };
         add(what, (0..3).map(make).collect());
     }
-    json!({ "toml": small_text(3), "cases": cases })
+    json!({
+        "about": "statements of computing parties, and the peers that they name (spec, section 15e.2)",
+        "toml": small_text(3),
+        "cases": cases,
+    })
 }
