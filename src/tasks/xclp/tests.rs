@@ -38,8 +38,12 @@ pub(super) const CLASSES: usize = 3;
 
 pub(super) fn plan() -> Plan {
     let points = ROWS.iter().sum();
-    Plan::new(points, CLASSES, integer::Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false })
-        .expect("fits")
+    Plan::new(
+        points,
+        CLASSES,
+        integer::Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false },
+    )
+    .expect("fits")
 }
 
 pub(super) fn rows(peer: u16) -> Rows {

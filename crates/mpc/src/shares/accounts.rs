@@ -11,8 +11,8 @@
 //! | an opened share | the party that lacks it | shows the share | shows its hash |
 //!
 //! Each party records hashes of what it tells and hears before it sends the messages of the round. If a
-//! check fails, all three publish their records. Two honest parties never contradict each other. So the
-//! first contradiction of [`judge`] is between two parties of whom one deviates.
+//! check fails, all three publish their records. Two honest parties never contradict each other. So
+//! the first two parties that contradict each other ([`judge`]) are a pair with the deviating party.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -102,7 +102,7 @@ pub struct Progress {
     pub missing: [bool; 2],
 }
 
-/// Returns the pair that contains the deviating party if the computation stands still: a party that misses a
+/// Returns the pair that contains the deviating party if the next round does not come: a party that misses a
 /// message, and the party that has not sent it or says that it has. Of several that miss one, the party
 /// that has sent the fewest rounds counts. `None` if no party misses a message.
 #[must_use]

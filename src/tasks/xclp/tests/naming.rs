@@ -5,8 +5,8 @@ use crate::crypto::identity::Identity;
 use crate::protocol::context::Context;
 use crate::protocol::signed::Signed;
 use crate::protocol::wire;
-use crate::tasks::xclp::accounts::{Statement, Topic, named};
 use crate::session::{SessionId, Timing};
+use crate::tasks::xclp::accounts::{Statement, Topic, named};
 use flyswarm_mpc::shares::accounts::{Account, Place};
 use flyswarm_sealed_sum::session::{Member, Settings};
 
@@ -16,7 +16,10 @@ const PARTIES: [Peer; 3] = [Peer(3), Peer(1), Peer(0)];
 pub(super) fn context(me: u16) -> Arc<Context> {
     let mut identities: Vec<Identity> = (0..5).map(|seed| Identity::from_seed([seed; 32])).collect();
     identities.sort_by_key(Identity::public);
-    let member = |(peer, identity): (usize, &Identity)| Member { key: identity.public(), name: format!("peer-{peer}") };
+    let member = |(peer, identity): (usize, &Identity)| Member {
+        key: identity.public(),
+        name: format!("peer-{peer}"),
+    };
     let settings = Settings {
         id: SessionId([9; 32]),
         roster: identities.iter().enumerate().map(member).collect(),
@@ -44,7 +47,11 @@ fn only_the_cheater(net: &Net, cheater: Peer, what: &str) -> BTreeSet<Vec<Peer>>
     assert!(all.iter().all(|peers| peers.contains(&cheater)), "{what}: {all:?}");
     let suspects = net.suspects.iter().filter(|(by, _)| *by != cheater);
     assert!(suspects.clone().all(|(_, peer)| *peer == cheater), "{what}: {:?}", net.suspects);
-    assert!(net.blamed.iter().all(|(by, peer, _)| *by == cheater || *peer == cheater), "{what}: {:?}", net.blamed);
+    assert!(
+        net.blamed.iter().all(|(by, peer, _)| *by == cheater || *peer == cheater),
+        "{what}: {:?}",
+        net.blamed
+    );
     all
 }
 
@@ -82,7 +89,8 @@ fn a_wrong_bit_of_a_party_is_named_by_every_peer_with_evidence() {
         assert_eq!((all.len(), computed(&net).len()), (1, 0), "{what}: all name the same peers");
         let by: BTreeSet<Peer> = net.named.iter().map(|(by, ..)| *by).collect();
         assert_eq!(by, (0..5).map(Peer).collect(), "{what}: also peers that do not compute");
-        let honest = *all.first().and_then(|pair| pair.iter().find(|peer| **peer != cheater)).expect("a pair");
+        let honest =
+            *all.first().and_then(|pair| pair.iter().find(|peer| **peer != cheater)).expect("a pair");
         assert!(net.suspects.contains(&(honest, cheater)), "{what}: {:?}", net.suspects);
     }
 }
@@ -141,7 +149,8 @@ fn checked() -> (Place, u32) {
 #[test]
 fn a_party_that_says_two_things_is_named_alone_and_one_that_is_silent_or_lies_in_a_pair() {
     let (cheater, (place, round)) = (Peer(0), checked());
-    let says = |statements: &dyn Fn(Peer) -> Vec<Signed<Statement>>| with_statements(cheater, round, statements);
+    let says =
+        |statements: &dyn Fn(Peer) -> Vec<Signed<Statement>>| with_statements(cheater, round, statements);
     let other = Place { chunk: place.chunk + 1, ..place };
     // It says that its coins differ, and nothing more of the accounts of others is wrong.
     let net = says(&|_| vec![statement(cheater, true, account(place, false, 1))]);
@@ -152,9 +161,8 @@ fn a_party_that_says_two_things_is_named_alone_and_one_that_is_silent_or_lies_in
     assert!(all.contains(&vec![cheater]), "{all:?}");
     assert!(net.blamed.iter().any(|(_, peer, _)| *peer == cheater));
     // It begins twice.
-    let net = says(&|_| {
-        [place, other].map(|place| statement(cheater, true, account(place, false, 1))).to_vec()
-    });
+    let net =
+        says(&|_| [place, other].map(|place| statement(cheater, true, account(place, false, 1))).to_vec());
     assert!(only_the_cheater(&net, cheater, "two beginnings").contains(&vec![cheater]));
     // It begins, and its account shows no failure.
     let net = says(&|_| vec![statement(cheater, true, account(place, true, 1))]);
@@ -194,7 +202,8 @@ fn a_party_that_does_not_answer_is_given_up_and_nobody_else_is() {
             net.give(peer, Input::Start);
         }
         net.deliver(|from, _, body, data| {
-            if from == cheater && matches!(body, Body::Part { what: What::Round(40), .. }) && !data.is_empty() {
+            if from == cheater && matches!(body, Body::Part { what: What::Round(40), .. }) && !data.is_empty()
+            {
                 data[0] ^= 1;
                 done = true;
             }
@@ -256,9 +265,17 @@ fn evidence_that_is_not_complete_or_not_of_one_view_names_nobody() {
     let item = Statement { sum: SumId { slot: 9, ..view[1].item.sum }, ..view[1].item.clone() };
     view[1] = Signed::new(&context(1), item);
     assert_eq!(named(&ctx, &view), None, "two views");
-    let stranger = [all[0].clone(), all[1].clone(), statement(Peer(2), false, account(Place { chunk: 7, number: 0 }, true, 1))];
+    let stranger = [
+        all[0].clone(),
+        all[1].clone(),
+        statement(Peer(2), false, account(Place { chunk: 7, number: 0 }, true, 1)),
+    ];
     assert_eq!(named(&ctx, &stranger), None, "an author that does not compute");
-    let place = [all[0].clone(), all[1].clone(), statement(Peer(0), false, account(Place { chunk: 8, number: 0 }, true, 1))];
+    let place = [
+        all[0].clone(),
+        all[1].clone(),
+        statement(Peer(0), false, account(Place { chunk: 8, number: 0 }, true, 1)),
+    ];
     assert_eq!(named(&ctx, &place), None, "two places");
     assert_eq!(named(&ctx, &[all[0].clone(), at(3, true, true)]), Some(vec![Peer(3)]));
 }
