@@ -39,7 +39,7 @@ pub use event::{Event, Timed};
 #[cfg(test)]
 pub(crate) use node::told;
 pub use own_rows::{LeftOut, OwnRows};
-pub use receipt::{Committee, DataDigest, Disagreement, Opened, Receipt, Spent};
+pub use receipt::{Committee, DataDigest, Disagreement, Named, Opened, Receipt, Spent};
 pub use signals::leave_on_signals;
 #[cfg(feature = "cli")]
 pub(crate) use signals::wait_for_signal;

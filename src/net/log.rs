@@ -59,6 +59,9 @@ pub(super) fn note(ctx: &Context, report: &Report<'_>) {
             Event::Figures(slot, figures) => {
                 tracing::info!(aggregate = aggregate(*slot), ?figures, "figures");
             }
+            Event::Named(peers, _) => {
+                tracing::warn!(peers = ?peers.iter().map(name).collect::<Vec<_>>(), "one of them deviates");
+            }
             Event::Exchange(_) => tracing::info!("an exchange begins"),
             Event::NeedsConnection(peer) => tracing::debug!(peer = name(peer), "dials at once"),
             Event::Finished(..) => tracing::info!("finished"),

@@ -99,6 +99,13 @@ pub enum Event {
         /// Rule that it broke.
         fault: Fault,
     },
+    /// Signed statements of computing parties show that one of these peers deviates.
+    Named {
+        /// Names of one or two peers.
+        peers: Vec<String>,
+        /// The statements, in hexadecimal digits.
+        evidence: String,
+    },
     /// This peer has lost its stored state of the session: it takes part and does not vote.
     StateLost {
         /// Peer that has shown it; `None` if the mark next to the key has shown it.
@@ -277,6 +284,9 @@ impl Event {
             node::Event::Figures(slot, figures) => {
                 Self::Figures { aggregate: aggregate(*slot), number: *slot, figures: figures.clone() }
             }
+            node::Event::Named(peers, evidence) => {
+                Self::Named { peers: names(peers), evidence: hex::encode(evidence) }
+            }
             node::Event::Exchange(roles) => Self::Roles {
                 roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
             },
@@ -328,6 +338,7 @@ impl fmt::Display for Event {
                 write!(f, "view {view} ended: {}", why(author, *reason, suspect.as_deref()))
             }
             Self::Stage { slot, stage, .. } => write!(f, "{slot}: {}", stage_name(*stage)),
+            Self::Named { peers, .. } => f.write_str(&named(peers)),
             Self::Roles { roles } => {
                 let roles = roles.iter().map(|(role, peers)| format!("{role}: {}", peers.join(", ")));
                 write!(f, "{}", roles.collect::<Vec<_>>().join("; "))
@@ -376,6 +387,20 @@ impl fmt::Display for Event {
             Self::Deviated { peer } => write!(f, "deviates towards {peer}"),
             Self::Missed { count } => write!(f, "{count} events were missed"),
         }
+    }
+}
+
+/// Returns the sentence about one peer that deviates, or about a pair that contains such a peer.
+pub(super) fn named(peers: &[String]) -> String {
+    match peers {
+        [one, other] => format!(
+            "{one} or {other} breaks the rules of the computation: the signed accounts of the computing peers \
+             show that it is one of the two"
+        ),
+        _ => format!(
+            "{} breaks the rules of the computation: it has signed accounts that contradict each other",
+            peers.join(" and ")
+        ),
     }
 }
 

@@ -13,7 +13,7 @@ use super::builder::{Keep, Save};
 use super::event::Event;
 use super::journal::{Journal, journal};
 use super::own_rows::OwnRows;
-use super::receipt::{Committee, DataDigest, Disagreement, Opened, Receipt, Warnings, stages};
+use super::receipt::{Committee, DataDigest, Disagreement, Named, Opened, Receipt, Warnings, stages};
 use super::status::Watched;
 use super::{Error, Finished, Handle, Peer};
 use crate::http::Server;
@@ -57,6 +57,7 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
         up: Some(up),
         views: 0,
         apart: BTreeMap::new(),
+        named: Vec::new(),
         reached: false,
         keyed: config.network_key.is_some(),
         roles: BTreeMap::new(),
@@ -145,6 +146,7 @@ struct Node {
     views: u64,
     /// Number of ended views for each pair of peers; the flag is true if only their connection was lost.
     apart: BTreeMap<([String; 2], bool), u64>,
+    named: Vec<Named>,
     /// True if another peer was ever heard.
     reached: bool,
     /// True if a network key is used.
@@ -228,6 +230,10 @@ impl Node {
         if let Some(event) = Event::of(&self.ctx, &report).filter(|_| !quiet) {
             if let Event::Roles { roles } = &event {
                 self.roles.clone_from(roles);
+            }
+            if let Event::Named { peers, evidence } = &event {
+                let (text, evidence) = (super::event::named(peers), evidence.clone());
+                self.named.push(Named { peers: peers.clone(), text, evidence });
             }
             self.journal.write(event);
         }
@@ -361,6 +367,7 @@ impl Node {
                 .iter()
                 .map(|((pair, lost), views)| Disagreement::new(pair, *lost, *views))
                 .collect(),
+            named: self.named.clone(),
             data: DataDigest {
                 rows: self.plan.rows.data.rows(),
                 salt: hex::encode(salt),

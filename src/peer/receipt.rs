@@ -46,6 +46,8 @@ pub struct Receipt {
     pub views: u64,
     /// Pairs of peers in which one peer accused the other, so that a view ended.
     pub disagreements: Vec<Disagreement>,
+    /// Peers that signed statements name: one that deviates, or a pair that contains it.
+    pub named: Vec<Named>,
     /// Digest of this peer's rows.
     pub data: DataDigest,
     /// Seconds and bytes by stage.
@@ -113,6 +115,18 @@ impl Disagreement {
         };
         Self { peers: peers.clone(), views, text }
     }
+}
+
+/// Peers that signed statements of computing parties name.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Named {
+    /// Names of one or two peers.
+    pub peers: Vec<String>,
+    /// The same in words.
+    pub text: String,
+    /// The statements, in hexadecimal digits (specification, section 15e.2). Anybody can check them.
+    pub evidence: String,
 }
 
 /// Faults that the committee of a session tolerates.

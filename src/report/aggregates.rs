@@ -156,6 +156,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let names = members(receipt);
     let own_rows = text(&receipt["own_rows"]["text"]);
     let disagreements = list(&receipt["disagreements"]);
+    let named = list(&receipt["named"]);
     html! {
         section {
             h2 { "What was learnt about whom" }
@@ -179,6 +180,11 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
                         ul { @for each in disagreements { li { (text(&each["text"])) "." } } }
                         p { "One of the two may break a rule, or their connection is bad; no other peer can tell \
                              which." }
+                    }
+                    @if !named.is_empty() {
+                        h3 { "Peers that break the rules" }
+                        ul { @for each in named { li { (text(&each["text"])) "." } } }
+                        p { "The receipt has the signed statements: anybody can check them." }
                     }
                     h3 { "Budget" }
                     p { (budget(receipt)) }

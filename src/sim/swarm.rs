@@ -542,7 +542,7 @@ impl World for Swarm {
                     engine.at(now, Doing::Apply(i));
                 }
             }
-            Event::Exchange(_) | Event::Figures(..) => {}
+            Event::Exchange(_) | Event::Named(..) | Event::Figures(..) => {}
             Event::Opened(value) => swarm.checks.commits(now, peer, &value),
             Event::Finished(history) => {
                 swarm.tally.enters(now, peer, 0, None);

@@ -22,6 +22,7 @@ mod private;
 mod run;
 mod sessions;
 mod sketch;
+mod statements;
 mod summary;
 mod tables;
 mod trees;
@@ -38,7 +39,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files, with the functions that make them.
-const FILES: [(&str, Maker); 26] = [
+const FILES: [(&str, Maker); 27] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -58,6 +59,7 @@ const FILES: [(&str, Maker); 26] = [
     ("evaluate", flynn::evaluate),
     ("tune", flynn::tune),
     ("xclp", xclp::xclp),
+    ("statements", statements::statements),
     ("ot", ot::ot),
     ("phe", phe::phe),
     ("sketch", sketch::sketch),

@@ -27,6 +27,7 @@
 //! The program continues when the messages of both have arrived. Parts that run in parallel
 //! ([`round::together`]) share rounds.
 
+pub mod accounts;
 pub mod balance;
 pub mod bits;
 pub mod cells;

@@ -174,9 +174,8 @@ impl Summary {
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let (rule, words, salt) = (self.rule.clone(), self.words.0.clone(), self.salt.clone());
         let setup = Setup {
-            session: seat.session,
+            ctx: seat.ctx,
             sum: seat.sum,
-            me: self.me,
             owners: seat.members.iter().map(|&peer| (peer, 1)).collect(),
             candidates,
             members: seat.members,

@@ -23,7 +23,7 @@ use super::computed::{Computed, inputs_digest};
 use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
 pub(crate) use super::setup::{Excluded, FirstCommitments, Rows, Setup};
-use super::talk::{Body, Incoming, Outgoing, What, tell};
+use super::talk::{Body, Incoming, Outgoing, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
 use crate::protocol::sum_id::SumId;
@@ -38,6 +38,7 @@ use crate::tasks::xclp::shares::program::Outcome;
 use crate::tasks::xclp::shares::round::Side;
 use crate::tasks::xclp::shares::{Keys, Party, Turn};
 
+mod accounts;
 pub(super) mod agree;
 mod messages;
 
@@ -78,10 +79,14 @@ pub(crate) struct Compute {
     sealed: Option<Sealed>,
     /// Hashes of shares of the output, as the other parties hold them.
     held: BTreeMap<Peer, [u8; 32]>,
-    /// A party that must show which owner has announced something else to it, or who makes its proof fail,
-    /// and the number of heartbeats for which this peer has waited for it.
+    /// A party that must show which owner has announced something else to it, and the number of heartbeats
+    /// for which this peer has waited for it.
     alone: Option<(Peer, u64)>,
+    /// Statements of parties about a failure.
+    statements: accounts::Statements,
+    /// This peer has done its part, or has ended the view.
     over: bool,
+    failed: bool,
 }
 
 impl std::fmt::Debug for Compute {
@@ -113,12 +118,18 @@ impl Compute {
             sealed: None,
             held: BTreeMap::new(),
             alone: None,
+            statements: accounts::Statements::default(),
             over: false,
+            failed: false,
         }
     }
 
     fn out(&self) -> std::sync::MutexGuard<'_, BTreeSet<Peer>> {
         self.setup.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn me(&self) -> Peer {
+        self.setup.ctx.me
     }
 
     fn participants(&self) -> BTreeSet<Peer> {
@@ -128,17 +139,17 @@ impl Compute {
 
     /// Returns this peer's number among the parties.
     fn number(&self) -> Option<usize> {
-        self.trio?.iter().position(|peer| *peer == self.setup.me)
+        self.trio?.iter().position(|peer| *peer == self.me())
     }
 
     fn start(&mut self, now: Time, step: &mut Step<Vocabulary>) {
         self.watch.start(now, step);
         let out: Vec<Peer> = self.out().iter().copied().collect();
-        let out = if self.setup.candidates.contains(&self.setup.me) { out } else { Vec::new() };
+        let out = if self.setup.candidates.contains(&self.me()) { out } else { Vec::new() };
         tell(self.peers(), &Body::Begin(out.clone()), step);
-        self.begun.insert(self.setup.me, out);
+        self.begun.insert(self.me(), out);
         let (place, seeds) = self.sharing();
-        let owner = (self.setup.session, self.setup.me, place);
+        let owner = (self.setup.ctx.id.0, self.me(), place);
         if let Some((work, prepare)) = self.setup.computation.prepare(owner, seeds) {
             self.job(work, move || JobResult::Input(prepare()), step);
         }
@@ -147,7 +158,7 @@ impl Compute {
 
     /// Returns this owner's place, the seeds of its shares and their salt.
     fn sharing(&self) -> (usize, [Zeroizing<[u8; 32]>; 3]) {
-        let place = self.setup.owners.iter().position(|(peer, _)| *peer == self.setup.me).unwrap_or(0);
+        let place = self.setup.owners.iter().position(|(peer, _)| *peer == self.me()).unwrap_or(0);
         (place, ["one", "two", "salt"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes())))
     }
 
@@ -164,7 +175,7 @@ impl Compute {
         }
         if let Some((work, run)) = pairs.step() {
             self.job(work, move || JobResult::Pair(run()), step);
-        } else if let (Some(parts), Some(&commitment)) = (pairs.take(), self.commitments.get(&self.setup.me))
+        } else if let (Some(parts), Some(&commitment)) = (pairs.take(), self.commitments.get(&self.me()))
         {
             self.pairs = None;
             let (place, seeds) = self.sharing();
@@ -224,7 +235,7 @@ impl Compute {
             self.trio = Some(trio);
             self.share_out(step);
             self.catch_up(step);
-        } else if let Some(other) = self.kept_apart(self.setup.me) {
+        } else if let Some(other) = self.kept_apart(self.me()) {
             // The others wait until these two have ended the view because of each other.
             self.fail(Reason::Disagreement, Some(other), step);
         }
@@ -248,8 +259,8 @@ impl Compute {
     fn announce(&mut self, body: Body, step: &mut Step<Vocabulary>) {
         tell(self.peers(), &body, step);
         match body {
-            Body::Commitment(commitment) => drop(self.commitments.insert(self.setup.me, commitment)),
-            Body::Copies(copies) => drop(self.copies.insert(self.setup.me, copies)),
+            Body::Commitment(commitment) => drop(self.commitments.insert(self.me(), commitment)),
+            Body::Copies(copies) => drop(self.copies.insert(self.me(), copies)),
             _ => {}
         }
     }
@@ -261,7 +272,7 @@ impl Compute {
         let Some(parcels) = self.parcels.take() else { return };
         self.sent = true;
         for (to, parcel) in trio.into_iter().zip(parcels) {
-            if to == self.setup.me {
+            if to == self.me() {
                 self.inputs.insert(to, parcel.to_vec());
             } else {
                 self.outgoing.vector(to, What::Input, &parcel, step);
@@ -298,7 +309,7 @@ impl Compute {
     fn made(&mut self, made: JobResult, step: &mut Step<Vocabulary>) {
         match made {
             JobResult::Input(Prepared::Parcels(parcels, Announced { input, copies })) => {
-                if self.pairs.is_none() && !self.commitments.contains_key(&self.setup.me) {
+                if self.pairs.is_none() && !self.commitments.contains_key(&self.me()) {
                     self.announce(Body::Commitment(input), step);
                 }
                 self.announce(Body::Copies(copies), step);
@@ -335,11 +346,13 @@ impl Compute {
                 self.party = Some(party);
                 self.carry_out(done, step);
                 self.catch_up(step);
+                self.answer(step);
             }
             JobResult::Turn(turn) => {
                 if let Some(party) = &mut self.party {
                     let done = party.handle(Time(0), Input::Done(turn));
                     self.carry_out(done, step);
+                    self.answer(step);
                 }
             }
         }
@@ -354,7 +367,7 @@ impl Compute {
             let shared = shared.unwrap_or_else(|| unreachable!("BUG: members of a view share keys"));
             *derive(&shared[..], "computing parties", &attempt)
         };
-        Keys::new(key(number + 2), key(number + 1), &[&self.setup.session[..], &attempt].concat())
+        Keys::new(key(number + 2), key(number + 1), &[&self.setup.ctx.id.0[..], &attempt].concat())
     }
 
     /// Carries out the actions of the party's machine.
@@ -383,15 +396,11 @@ impl Compute {
                 Action::Output(Outcome::Alone(side)) => {
                     self.alone = self.party_at(side).map(|peer| (peer, 0));
                 }
-                // Either the third party or the sender may deviate: this peer sets a mark and blames
-                // neither.
+                // Without proofs no peer knows which party deviates: this peer sets a mark and blames none.
                 Action::Output(Outcome::Doubt(side)) => {
                     self.fail(Reason::Disagreement, self.party_at(side), step);
                 }
-                Action::Output(Outcome::Differs) => {
-                    self.fail(Reason::Disagreement, self.party_at(Side::Before), step);
-                }
-                Action::Output(Outcome::Refused(refused)) => self.proof_fails(refused, step),
+                Action::Output(Outcome::Fails(place)) => self.begin_statements(Some(place), step),
                 Action::Blame { peer, fault } => self.blame(peer, fault, step),
                 Action::SetTimer { timer, .. } => match timer {},
                 Action::Persist(never) => match never {},
@@ -412,9 +421,10 @@ impl Compute {
     }
 
     fn fail(&mut self, reason: Reason, peer: Option<Peer>, step: &mut Step<Vocabulary>) {
-        if std::mem::replace(&mut self.over, true) {
+        if std::mem::replace(&mut self.failed, true) {
             return;
         }
+        self.over = true;
         self.lost(peer);
         self.party = None;
         step.output(Output::Failed(reason, peer));
@@ -423,8 +433,8 @@ impl Compute {
     /// If this peer is a computing party and loses another one while it computes, it computes no more with
     /// that party.
     fn lost(&self, peer: Option<Peer>) {
-        let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.setup.me; 3]);
-        if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.setup.me) {
+        let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.me(); 3]);
+        if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.me()) {
             self.out().insert(peer);
         }
     }
@@ -443,16 +453,16 @@ impl Compute {
         let shared_out = !self.setup.computation.has_input() || self.sent;
         let computed = self.number().is_none() || self.sealed.is_some() && self.unconfirmed().is_none();
         let idle = self.outgoing.waits().is_none() && !self.watch.is_busy();
-        if self.over || self.trio.is_none() || !shared_out || !computed || !idle {
+        let disputed = self.number().is_some() && self.has_statements();
+        if self.over || disputed || self.trio.is_none() || !shared_out || !computed || !idle {
             return;
         }
         self.over = true;
         let number = self.number().and_then(|number| u8::try_from(number).ok());
         let shares = self.sealed.take().map(|sealed| sealed.to_bytes());
-        self.party = None;
         let computed = Computed {
             party: number.zip(shares),
-            commitment: self.commitments.get(&self.setup.me).copied().unwrap_or_default(),
+            commitment: self.commitments.get(&self.me()).copied().unwrap_or_default(),
             inputs: self.digest,
         };
         step.output(Output::Finished(computed.to_bytes()));
@@ -470,6 +480,9 @@ impl Compute {
             true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
             false => 0,
         };
+        if let Some(peer) = self.owes_statement().filter(|_| self.party.is_some()) {
+            return Some((4 + after, peer));
+        }
         if let Some(peer) = self.unconfirmed() {
             return Some((4 + after, peer));
         }
@@ -497,12 +510,12 @@ impl Compute {
 
 impl Exchange for Compute {
     fn peers(&self) -> Vec<Peer> {
-        self.participants().into_iter().filter(|peer| *peer != self.setup.me).collect()
+        self.participants().into_iter().filter(|peer| *peer != self.me()).collect()
     }
 
     fn roles(&self) -> Roles {
         let here: Vec<Peer> = self.participants().into_iter().collect();
-        let trio = parties::trio(&self.setup.candidates, &here, parties::of_one(self.setup.me, &self.out()));
+        let trio = parties::trio(&self.setup.candidates, &here, parties::of_one(self.me(), &self.out()));
         let owners = self.setup.owners.iter().map(|(peer, _)| *peer).collect();
         vec![("computing", trio.map(Vec::from).unwrap_or_default()), ("owners", owners)]
     }
@@ -512,6 +525,14 @@ impl Exchange for Compute {
         match input {
             Input::PeerLost(peer) if self.over => self.lost(Some(peer)),
             Input::Done(_) if self.over => self.watch.computed(now),
+            // Statements of parties also concern a peer that has done its part.
+            Input::Message { from, message } if self.over && !self.failed => {
+                if let Ok((Body::Statements(statements), _)) = read(message)
+                    && let Err(fault) = self.hear_statements(statements, &mut step)
+                {
+                    self.blame(from, fault, &mut step);
+                }
+            }
             _ if self.over => {}
             Input::Start => self.start(now, &mut step),
             Input::Message { from, message } => {
@@ -537,7 +558,12 @@ impl Exchange for Compute {
                     given_up =
                         given_up.or(Some(*peer).filter(|_| *ticks * HEARTBEAT_MS >= self.setup.patience_ms));
                 }
-                if let Some(peer) = given_up {
+                given_up = given_up.or_else(|| self.overdue_statement());
+                let awaited = self.party.as_ref().and_then(Party::waits);
+                if given_up.is_some() && given_up == awaited && self.alone.is_none() {
+                    // The awaited party may wait for the third one itself.
+                    self.begin_statements(None, &mut step);
+                } else if let Some(peer) = given_up {
                     self.fail(Reason::Stalled, Some(peer), &mut step);
                 } else if moved {
                     tell(self.peers(), &Body::KeepAlive, &mut step);

@@ -1,5 +1,6 @@
 //! Functions for the test vectors, which are made outside this crate.
 
+pub use super::accounts::{Statement, Topic, named};
 pub use super::classes::without_labels;
 pub use super::compute::agree::hash as output_hash;
 pub use super::computed::commitment;

@@ -7,6 +7,7 @@
 //! rows that got an answer. The vectors of the last two come from the exchanges of their views: `compute`
 //! and `deliver`. Members that were not counted in `rows` take no part in these.
 
+pub(crate) mod accounts;
 pub(crate) mod classes;
 pub(crate) mod compare;
 pub(crate) mod computation;
@@ -427,9 +428,8 @@ impl Xclp {
         let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
         let computation = Computation::Labels(Labels { plan, hamming: self.plan.spec.hamming, rows });
         let setup = compute::Setup {
-            session: seat.session,
+            ctx: seat.ctx,
             sum: seat.sum,
-            me: self.me,
             owners,
             candidates,
             members: seat.members,

@@ -177,12 +177,12 @@ impl Pairs {
     /// Creates this peer's part, if distances are made by pairs and it has rows.
     #[must_use]
     pub(super) fn new(setup: &Setup) -> Option<Self> {
-        let place = setup.owners.iter().position(|(peer, _)| *peer == setup.me)?;
+        let place = setup.owners.iter().position(|(peer, _)| *peer == setup.ctx.me)?;
         let labels = setup.computation.labels().filter(|labels| labels.hamming.is_pairwise())?;
         labels.rows.as_ref()?;
         Some(Self {
             hamming: labels.hamming,
-            session: setup.session,
+            session: setup.ctx.id.0,
             sum: setup.sum,
             owners: setup.owners.clone(),
             place,

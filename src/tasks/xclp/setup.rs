@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 use crate::crypto::agreement::SharedKey;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
+use crate::protocol::context::Context;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
@@ -22,12 +23,10 @@ pub(crate) type FirstCommitments = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
 
 /// The constants of one peer's part.
 pub(crate) struct Setup {
-    /// The session's id.
-    pub session: [u8; 32],
+    /// Constants of the node.
+    pub ctx: Arc<Context>,
     /// The view and the slot.
     pub sum: SumId,
-    /// This peer.
-    pub me: Peer,
     /// Owners and their numbers of rows, in the order of their places.
     pub owners: Vec<(Peer, usize)>,
     /// Peers that may compute ([`super::parties::candidates`]).
@@ -54,7 +53,7 @@ pub(crate) struct Setup {
 
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.me, self.sum, self.candidates)
+        write!(f, "Setup({}, {:?}, {:?}, <redacted>)", self.ctx.me, self.sum, self.candidates)
     }
 }
 

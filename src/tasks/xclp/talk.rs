@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::accounts::Statement;
+use crate::protocol::signed::Signed;
 use crate::protocol::{Fault, Step, wire};
 use crate::session::Peer;
 use crate::tasks::exchange::{Content, Vocabulary};
@@ -41,6 +43,8 @@ pub enum Body {
     Copies([[u8; 32]; 3]),
     /// To another computing party: the hash of the share of the output that both hold.
     Holds([u8; 32]),
+    /// Statements of computing parties about a failure.
+    Statements(Vec<Signed<Statement>>),
 }
 
 /// A vector.

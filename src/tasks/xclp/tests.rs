@@ -1,6 +1,7 @@
 //! The machines of both exchanges together, and attacks on them.
 
 mod hostile;
+mod naming;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -27,8 +28,9 @@ use crate::tasks::exchange::{Content, Exchange, Output, Vocabulary};
 use crate::tasks::xclp::shares::input::{Announced, unpack};
 use crate::tasks::xclp::shares::output::{Sealed, unseal};
 use flyswarm_mpc::propagation::integer::reference::{Output as Answer, Reference};
-use flyswarm_mpc::propagation::integer::{Plan, Settings};
+use flyswarm_mpc::propagation::integer::{self, Plan};
 use flyswarm_mpc::shares::{Bits, Ring, Xor};
+use naming::context;
 
 pub(super) const ROWS: [usize; 5] = [7, 0, 6, 9, 0];
 pub(super) const FEATURES: usize = 5;
@@ -36,8 +38,12 @@ pub(super) const CLASSES: usize = 3;
 
 pub(super) fn plan() -> Plan {
     let points = ROWS.iter().sum();
-    Plan::new(points, CLASSES, Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false })
-        .expect("fits")
+    Plan::new(
+        points,
+        CLASSES,
+        integer::Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false },
+    )
+    .expect("fits")
 }
 
 pub(super) fn rows(peer: u16) -> Rows {
@@ -60,9 +66,8 @@ pub(super) fn owners() -> Vec<(Peer, usize)> {
 pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
     let key = |other: u16| Arc::new(derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
     Setup {
-        session: [9; 32],
+        ctx: context(me),
         sum: SumId { ballot: Ballot { counter, proposer: Peer(0) }, slot: 2 },
-        me: Peer(me),
         owners: owners(),
         candidates: [3, 1, 0, 4].map(Peer).into(),
         members: (0..5).map(Peer).collect(),
@@ -99,6 +104,8 @@ pub(super) struct Net {
     pub(super) now: Time,
     /// Pairs of a peer that failed and the peer that it names as the reason.
     pub(super) suspects: Vec<(Peer, Peer)>,
+    /// Peers that each peer names, with the evidence.
+    pub(super) named: Vec<(Peer, Vec<Peer>, Bytes)>,
 }
 
 impl Net {
@@ -111,6 +118,7 @@ impl Net {
             failed: BTreeSet::new(),
             now: Time(1),
             suspects: Vec::new(),
+            named: Vec::new(),
         }
     }
 
@@ -128,6 +136,7 @@ impl Net {
                 Action::Send { to: other, message } => self.queue.push_back((to, other, message)),
                 Action::Compute(job) => self.give(to, Input::Done(job.run())),
                 Action::Output(Output::Finished(result)) => drop(self.results.insert(to, result)),
+                Action::Output(Output::Named(peers, evidence)) => self.named.push((to, peers, evidence)),
                 Action::Output(Output::Failed(_, suspect)) => {
                     self.failed.insert(to);
                     self.suspects.extend(suspect.map(|peer| (to, peer)));
@@ -143,11 +152,20 @@ impl Net {
         for peer in self.machines.keys().copied().collect::<Vec<_>>() {
             self.give(peer, Input::Start);
         }
+        self.deliver(|from, to, body, data| {
+            change(from, to, body, data);
+            true
+        });
+    }
+
+    /// Delivers all messages for which `change` returns true.
+    pub(super) fn deliver(&mut self, mut change: impl FnMut(Peer, Peer, &mut Body, &mut Vec<u8>) -> bool) {
         while let Some((from, to, message)) = self.queue.pop_front() {
             let (mut body, data) = read(message).expect("what machines say can be read");
             let mut data = data.to_vec();
-            change(from, to, &mut body, &mut data);
-            self.give(to, Input::Message { from, message: content(&body, data.into()) });
+            if change(from, to, &mut body, &mut data) {
+                self.give(to, Input::Message { from, message: content(&body, data.into()) });
+            }
         }
     }
 }

@@ -326,7 +326,7 @@ def prove(part: Part, ring, batches: list[Batch]) -> Program:
     for prover in range(3):
         shown = lowers[prover].shown()
         part.send(prover + 2, prover + 1, ring.write(shown))
-        part.send(prover + 2, prover, ring.write(shown) + written(names[prover][-1]))
+        part.send(prover + 2, prover, written(names[prover][-1]))
     yield
     for prover in range(3):
         right = uppers[prover].accepts(lowers[prover].shown())

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from . import PROTOCOL, Refused
-from .encoding import Acknowledgement, Ballot, Begun, Deal, Failure, Promised, Release, Reveal, Signed, SumId, ViewKey, canonical
+from .encoding import Acknowledgement, Ballot, Begun, Deal, Failure, Promised, Release, Reveal, Signed, Statement, SumId, ViewKey, canonical
 
 ORDER = 2**252 + 27742317777372353535851937790883648493
 FIELD = 2**255 - 19
@@ -25,7 +25,8 @@ D = -121665 * pow(121666, -1, FIELD) % FIELD  # constant of the curve
 DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 PEER_ID_PREFIX = bytes.fromhex("002408011220")
 CONTEXTS = {ViewKey: b"view key", Reveal: b"reveal", Deal: b"deal", Promised: b"promise",
-            Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure", Begun: b"begin"}
+            Acknowledgement: b"acknowledgement", Release: b"release", Failure: b"failure", Begun: b"begin",
+            Statement: b"account"}
 
 
 Draw = Callable[[int], bytes]  # returns this number of random bytes

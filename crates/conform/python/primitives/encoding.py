@@ -121,6 +121,14 @@ def vec(inner: Codec) -> Codec:
                  lambda x: [inner.show(item) for item in x])
 
 
+def fixed(inner: Codec, count: int) -> Codec:
+    def write(out: Out, x: list[Any]) -> None:
+        for item, _ in zip(x, range(count), strict=True):
+            inner.write(out, item)
+
+    return Codec(write, lambda data: [inner.read(data) for _ in range(count)], lambda x: [inner.show(item) for item in x])
+
+
 def option(inner: Codec) -> Codec:
     def write(out: Out, x: Any) -> None:
         out.append(x is not None)
@@ -206,6 +214,9 @@ def codec(kind: str) -> Codec:
         return CODECS[kind]
     if kind.startswith("[u8; "):
         return array(int(kind[5:-1]))
+    if kind.startswith("["):
+        inner, _, count = kind[1:-1].rpartition("; ")
+        return fixed(codec(inner), int(count))
     if kind.startswith("("):
         return sequence(pair, [codec(part) for part in split(kind)])
     outer, _, inner = kind.removesuffix(">").partition("<")

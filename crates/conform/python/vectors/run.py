@@ -23,6 +23,7 @@ CHECKS = (
     flynn.check_evaluate,
     flynn.check_tune,
     xclp.check_xclp,
+    xclp.check_statements,
     hamming.check_ot,
     hamming.check_phe,
     sketch.check_sketch,

@@ -12,11 +12,12 @@ from parties.proofs import RINGS, Proving, RefusedProof, verified
 from parties.shares import shared_out
 from parties.words import BITS, SMALL, rows_of_bits
 from primitives.crypto import Stream, ballot_bytes, derive, le, tagged
-from primitives.encoding import Ballot
+from primitives.encoding import Ballot, decode
+from primitives.evidence import named
 from primitives.session import Session
 from primitives.xclp import Plan
 
-from vectors.common import check, vectors
+from vectors.common import check, session_of, vectors
 
 
 def pieces_of(receiver, sender, bits):
@@ -334,3 +335,11 @@ def check_parties(file, plan, even, words, owners):
             codes = rows_of_bits(words, n, bits).tolist()
             made = integer_reference(codes, labels, plan)
             check(f"{n} rows: integer reference", opened(shares, classes) == (made["labels"], made["coarse"]))
+
+
+def check_statements():
+    file = vectors("statements")
+    session = session_of(file["toml"])
+    for case in file["cases"]:
+        evidence = decode("Vec<Signed<Statement>>", bytes.fromhex(case["evidence"]))
+        check(f"statements: {case['what']}", named(session, evidence) == case["named"])

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use flyswarm::session::Peer;
+use flyswarm::tasks::xclp::internals::Topic;
+use flyswarm_mpc::shares::accounts::{Account, Place, Progress};
 use flyswarm_sealed_sum::crypto::agreement::EphemeralSecret;
 use flyswarm_sealed_sum::protocol::Fault;
 use flyswarm_sealed_sum::protocol::all_reduce::total_digest;
@@ -17,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::primitives::shown;
 use super::sessions::{context, small, small_text, sum_id};
+use super::statements::{account, statement};
 use super::{Given, bytes, hex};
 
 /// All items of one sum over three peers.
@@ -125,6 +128,10 @@ pub(crate) fn items() -> Value {
     let committed = ViewKey { commitment: Some(bytes("commitment")), ..made.keys[0].item.clone() };
     good.push(item(ctx, &Signed::new(ctx, committed)));
     good.push(item(ctx, &reveal(ctx)));
+    let refused = Topic::Check(Place { chunk: 5, number: 300 }, Account { accepts: false, ..account(1) });
+    good.push(item(ctx, &statement(&made.contexts, 1, true, refused)));
+    let rounds = Topic::Rounds(Progress { sent: 300, missing: [false, true] });
+    good.push(item(ctx, &statement(&made.contexts, 2, false, rounds)));
 
     let mut bad = vec![
         tamper(ctx, "another author", &made.keys[0], |bytes| bytes[0] = 1),

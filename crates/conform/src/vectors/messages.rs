@@ -1,12 +1,16 @@
 //! Every message, encoded.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use flyswarm::session::Peer;
-use flyswarm::tasks::xclp::internals::{Body, What, content};
+use flyswarm::tasks::xclp::internals::{Body, Statement, Topic, What, content};
+use flyswarm_mpc::shares::accounts::{Account, Place, Progress};
 use flyswarm_sealed_sum::protocol::about::{About, Role};
 use flyswarm_sealed_sum::protocol::all_reduce::{self, Direction};
 use flyswarm_sealed_sum::protocol::ballot::Ballot;
 use flyswarm_sealed_sum::protocol::committee::{Accepted, Promise};
+use flyswarm_sealed_sum::protocol::context::Context;
 use flyswarm_sealed_sum::protocol::failure::Failure;
 use flyswarm_sealed_sum::protocol::message::{Channel, Message, Trace, VERSION};
 use flyswarm_sealed_sum::protocol::promise::{Begun, Promised};
@@ -21,6 +25,7 @@ use super::hex;
 use super::items::{made, reveal};
 use super::primitives::shown;
 use super::sessions::{small, small_text, sum_id};
+use super::statements::{account, statement};
 
 pub(crate) fn all() -> Vec<(&'static str, Message)> {
     let made = made(1);
@@ -140,7 +145,16 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("exchange commitment", exchange(Body::Commitment([8; 32]))),
         ("exchange copies", exchange(Body::Copies([[1; 32], [2; 32], [3; 32]]))),
         ("exchange holds", exchange(Body::Holds([4; 32]))),
+        ("exchange statements", exchange(Body::Statements(statements(&made.contexts)))),
     ]
+}
+
+/// Returns a statement about a place and one about rounds.
+fn statements(contexts: &[Arc<Context>]) -> Vec<Signed<Statement>> {
+    let heard = Account { heard: [None, Some([7; 32])], verdicts: [Some(true), None], ..account(1) };
+    let check = Topic::Check(Place { chunk: 70_000, number: 0 }, heard);
+    let rounds = Topic::Rounds(Progress { sent: 300, missing: [true, false] });
+    vec![statement(contexts, 1, false, check), statement(contexts, 2, true, rounds)]
 }
 
 /// Writes a message for a vector.

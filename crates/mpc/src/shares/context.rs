@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zeroize::{Zeroize, Zeroizing};
 
+use super::accounts::Place;
 use super::proofs::log::Log;
 use super::proofs::statements::Masks;
 use super::round::{Line, Round, Side, Wire};
@@ -165,6 +166,12 @@ impl Context {
         }
     }
 
+    /// Returns a place of this part.
+    #[must_use]
+    pub fn place(&self, number: u32) -> Place {
+        Place { chunk: self.chunk, number }
+    }
+
     /// Returns the role of this party in this part.
     #[must_use]
     pub fn role(&self) -> usize {
@@ -180,6 +187,12 @@ impl Context {
     #[cfg(test)]
     pub(super) fn tape(&self) -> super::tests::audit::Tape {
         self.keys.taped.tape
+    }
+
+    /// Notes the kind and length of the next message.
+    #[cfg(test)]
+    pub(super) fn label(&self, what: &'static str, to: Side, len: usize) {
+        self.wire().label(what, self.chunk, to, len);
     }
 
     /// Returns a future that waits for the end of this round.

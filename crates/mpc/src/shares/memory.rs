@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::task::{Context as Wakeup, Poll, Waker};
 
+use super::accounts::{Account, Place};
+#[cfg(test)]
+use super::round::Label;
 use super::round::{Line, Mark, Part, Side, Wire};
 use super::{Context, Keys, Stage};
 use flyswarm_sealed_sum::crypto::stream::derive;
@@ -20,6 +23,11 @@ pub struct Run<T> {
     pub marks: [Vec<Mark>; 3],
     /// Labels of the streams that the parties drew, each with its round.
     pub drawn: BTreeMap<[u8; 10], u32>,
+    /// Accounts of each party.
+    pub accounts: [BTreeMap<Place, Account>; 3],
+    /// Checked messages of each party.
+    #[cfg(test)]
+    pub(super) labels: [Vec<Label>; 3],
 }
 
 impl<T> Run<T> {
@@ -125,6 +133,61 @@ pub(super) fn taped<'a, T>(
     carried([keys(0), keys(1), keys(2)], program, |party, side, bytes| watch(party, side, bytes))
 }
 
+/// Messages that each party sends in a round, by side.
+#[cfg(test)]
+pub(super) type Sent = [[Vec<u8>; 2]; 3];
+
+/// End of a run in which a party deviates.
+#[cfg(test)]
+pub(super) struct Ended<T> {
+    /// Results of the parties that have ended.
+    pub results: [Option<T>; 3],
+    /// Accounts of each party.
+    pub accounts: [BTreeMap<Place, Account>; 3],
+    /// Start of each stage, at each party.
+    pub marks: [Vec<Mark>; 3],
+    /// Checked messages of each party.
+    pub labels: [Vec<Label>; 3],
+}
+
+/// Runs one program until a party ends. `change` changes the messages of a round.
+#[cfg(test)]
+pub(super) fn until_one_ends<'a, T>(
+    keys: [Keys; 3],
+    program: impl Fn(Context) -> Part<'a, T>,
+    mut change: impl FnMut(u32, &mut Sent),
+) -> Ended<T> {
+    let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
+    let parties = keys.into_iter().zip(&lines).enumerate();
+    let mut parties: Vec<_> =
+        parties.map(|(party, (keys, line))| program(Context::new(line.clone(), keys, party))).collect();
+    let mut results = [None, None, None];
+    for round in 0.. {
+        for ((party, result), line) in parties.iter_mut().zip(&mut results).zip(&lines) {
+            if let Poll::Ready(value) = party.as_mut().poll(&mut Wakeup::from_waker(Waker::noop())) {
+                *result = Some(value);
+            }
+            line.wire().settle();
+        }
+        if results.iter().any(Option::is_some) {
+            break;
+        }
+        let mut sent = lines.each_ref().map(|line| line.wire().take());
+        change(round, &mut sent);
+        for (party, line) in lines.iter().enumerate() {
+            let before = std::mem::take(&mut sent[(party + 2) % 3][Side::After as usize]);
+            let after = std::mem::take(&mut sent[(party + 1) % 3][Side::Before as usize]);
+            line.wire().turn([before, after]);
+        }
+    }
+    Ended {
+        results,
+        accounts: lines.each_ref().map(|line| line.wire().accounts().clone()),
+        marks: lines.each_ref().map(|line| line.wire().marks().to_vec()),
+        labels: lines.each_ref().map(|line| line.wire().labels.clone()),
+    }
+}
+
 fn carried<'a, T>(
     keys: [Keys; 3],
     program: impl Fn(Context) -> Part<'a, T>,
@@ -168,6 +231,9 @@ fn carried<'a, T>(
         rounds,
         sent: lines.each_ref().map(|line| line.wire().sent().iter().sum()),
         drawn: drawn.collect(),
+        #[cfg(test)]
+        labels: lines.each_ref().map(|line| line.wire().labels.clone()),
+        accounts: lines.each_ref().map(|line| line.wire().accounts().clone()),
         marks: lines.each_ref().map(|line| line.wire().marks().to_vec()),
     }
 }

@@ -3,6 +3,7 @@
 use sha2::Digest;
 use zeroize::Zeroizing;
 
+use super::accounts::{Account, Place};
 use super::proofs::log::{Log, Proved};
 use super::proofs::statements::{Masks, products};
 use super::round::{Part, Side, together};
@@ -35,7 +36,7 @@ pub async fn reshare_proved<T: Ring>(
     let Some(log) = context.log() else { return reshare(context, part).await };
     let masks = context.step().masks(&mut part);
     #[cfg(test)]
-    log.cheat(context.wire().rounds(), &mut part);
+    log.cheat("products", context.wire().rounds(), &mut part);
     context.send(Side::Before, &part);
     context.round().await;
     let next = context.receive(Side::After, part.len());
@@ -59,8 +60,8 @@ pub async fn reshare_products<T: Proved>(
 /// from the party after it.
 ///
 /// # Errors
-/// If they differ: one of the two deviates.
-pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Result<Vec<T>, Differs> {
+/// The place, if they differ.
+pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Result<Vec<T>, Place> {
     if let Some(log) = context.log() {
         log.proved().await;
     }
@@ -69,22 +70,30 @@ pub async fn open<T: Ring>(context: &Context, shared: &Shared<T>) -> Result<Vec<
         T::write_all(share, &mut bytes);
         tagged_hash("opened").chain_update(&*bytes).finalize().into()
     };
+    let hashes = [hash(&shared.next), hash(&shared.own)];
+    let place = context.place(context.wire().rounds());
+    context.wire().account(place, Account::new(hashes));
+    #[cfg(test)]
+    context.label("opened share", Side::After, shared.len() * T::BYTES);
     context.send(Side::After, &shared.own);
-    context.wire().send_bytes(Side::Before, &hash(&shared.next));
+    #[cfg(test)]
+    context.label("hash of an opened share", Side::Before, 32);
+    context.wire().send_bytes(Side::Before, &hashes[0]);
     context.round().await;
     let missing: Vec<T> = context.receive(Side::Before, shared.len());
     let expected: [u8; 32] =
         context.wire().receive_bytes(Side::After, 32, |hash| hash.try_into().unwrap_or([0; 32]));
-    if hash(&missing) != expected {
-        return Err(Differs);
+    let shown = hash(&missing);
+    if let Some(account) = context.wire().account_of(place) {
+        account.heard = [Some(shown), Some(expected)];
+        account.accepts = shown == expected;
+    }
+    if shown != expected {
+        return Err(place);
     }
     let held = shared.own.iter().zip(&shared.next);
     Ok(held.zip(missing).map(|((&a, &b), c)| a.add(b).add(c)).collect())
 }
-
-/// The two others have shown different copies of a share that is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Differs;
 
 /// Returns products word by word (`and` for bits). Takes one word per party and one round.
 pub async fn multiply<T: Proved>(context: &mut Context, x: &Shared<T>, y: &Shared<T>) -> Shared<T> {
@@ -129,7 +138,7 @@ pub fn deal<T: Ring>(
             #[cfg(test)]
             let next = context.log().map_or(next.clone(), |log| {
                 let mut next = next;
-                log.cheat(context.wire().rounds(), &mut next);
+                log.cheat("dealing", context.wire().rounds(), &mut next);
                 next
             });
             context.send(Side::After, &next);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::accounts::Place;
 use super::chebyshev::{Graph, propagate};
 use super::distances::{added, hamming, keys};
 use super::input::{Copies, Inputs, compare, integers};
@@ -9,9 +10,8 @@ use super::lookup::lookup;
 use super::nearest::nearest;
 use super::newton::reciprocals;
 use super::output::{Sealed, seal};
-use super::primitives::{Differs, LANES, Range, in_thirds, thirds};
+use super::primitives::{LANES, Range, in_thirds, thirds};
 use super::proofs::log::{Alongside, Log};
-use super::proofs::prove::Refused;
 use super::round::{Part, Side, together};
 use super::shuffle::{Edges, compact, densify, gather, hide, transposed};
 use super::{Bits, Context, Shared, Stage};
@@ -30,10 +30,8 @@ pub enum Outcome {
     Alone(Side),
     /// Data from this side contradict this party's data: one of the three parties deviates.
     Doubt(Side),
-    /// The two other parties have shown different copies of a share that is opened: one of them deviates.
-    Differs,
-    /// A proof fails: one of the three parties deviates.
-    Refused(Refused),
+    /// A check at this place fails, of a proof or of an opened share: one of the three parties deviates.
+    Fails(Place),
 }
 
 /// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages to
@@ -55,7 +53,7 @@ pub(super) fn proven(
     let log = Log::default();
     let (root, context) = (context.split(0), context.with_log(log.clone()));
     let proved = Alongside::new(root, log, program(context));
-    Box::pin(async { proved.await.unwrap_or_else(Outcome::Refused) })
+    Box::pin(async { proved.await.unwrap_or_else(Outcome::Fails) })
 }
 
 /// Compares the owners' announcements.
@@ -93,7 +91,10 @@ pub async fn run(mut context: Context, plan: Plan, inputs: Vec<Inputs>) -> Outco
     };
     context.enter(Stage::Nearest);
     let chosen = nearest(context, &keys, plan.points(), plan.k()).await;
-    let Ok(edges) = edges(context, &plan, keys, chosen).await else { return Outcome::Differs };
+    let edges = match edges(context, &plan, keys, chosen).await {
+        Ok(edges) => edges,
+        Err(place) => return Outcome::Fails(place),
+    };
     let weights = weights(context, &plan, &edges).await;
     let (graph, degrees) = dense(context, &plan, edges, &weights).await;
     context.enter(Stage::Degrees);
@@ -182,13 +183,13 @@ fn memory_after_input(points: usize, classes: u64, k: usize) -> u64 {
 /// Returns the edges of the points, by thirds of the rows of each step.
 ///
 /// # Errors
-/// If the two others show different copies of a share that is opened.
+/// The place, if the two others show different copies of a share that is opened.
 pub async fn edges(
     context: &mut Context,
     plan: &Plan,
     keys: Vec<Shared<Bits>>,
     chosen: Shared<Bits>,
-) -> Result<Vec<Edges>, Differs> {
+) -> Result<Vec<Edges>, Place> {
     context.enter(Stage::Compaction);
     let points = plan.points();
     // Lowest plane first, the mark above the key. A row of the mask runs across the matrix of choices.

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Wakeup, Poll};
 
+use super::accounts::{Account, Place};
 use super::{Ring, Stage};
 
 /// The two other parties as seen from one party: the one before it and the one after it.
@@ -39,6 +40,27 @@ pub struct Wire {
     drawn: BTreeMap<[u8; 12], u32>,
     marks: Vec<Mark>,
     chunks: u32,
+    accounts: BTreeMap<Place, Account>,
+    /// Checked messages, in the order of sending.
+    #[cfg(test)]
+    pub(super) labels: Vec<Label>,
+}
+
+/// Position of a checked message.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Label {
+    /// Kind of message.
+    pub what: &'static str,
+    /// Number of the part.
+    pub chunk: u32,
+    /// Round in which it is sent.
+    pub round: u32,
+    /// Receiver.
+    pub to: Side,
+    /// Its bytes in the round.
+    pub start: usize,
+    pub end: usize,
 }
 
 /// Start of a stage.
@@ -75,6 +97,13 @@ impl Wire {
     #[must_use]
     pub fn fault(&self) -> Option<Side> {
         self.fault
+    }
+
+    /// Notes the kind of the next message.
+    #[cfg(test)]
+    pub(super) fn label(&mut self, what: &'static str, chunk: u32, to: Side, len: usize) {
+        let start = self.out[to as usize].len();
+        self.labels.push(Label { what, chunk, round: self.round, to, start, end: start + len });
     }
 
     /// Adds words to the messages of this round.
@@ -158,6 +187,22 @@ impl Wire {
     #[must_use]
     pub fn drawn(&self) -> &BTreeMap<[u8; 12], u32> {
         &self.drawn
+    }
+
+    /// Records what this party tells at a place, before it sends that.
+    pub fn account(&mut self, place: Place, account: Account) {
+        self.accounts.insert(place, account);
+    }
+
+    /// Returns this party's account of a place.
+    pub fn account_of(&mut self, place: Place) -> Option<&mut Account> {
+        self.accounts.get_mut(&place)
+    }
+
+    /// Returns all accounts of this party.
+    #[must_use]
+    pub fn accounts(&self) -> &BTreeMap<Place, Account> {
+        &self.accounts
     }
 
     /// Records the start of a stage.

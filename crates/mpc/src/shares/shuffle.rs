@@ -8,9 +8,10 @@
 
 use std::sync::Arc;
 
+use super::accounts::Place;
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
 use super::permutation::Permutations;
-use super::primitives::{Differs, LANES, open};
+use super::primitives::{LANES, open};
 use super::proofs::hops::{Again, Hop, permuted};
 use super::proofs::log::Proved;
 use super::round::Side;
@@ -169,7 +170,7 @@ async fn hop<T: Shuffled>(
     let sent = context.log().map_or(sent.clone(), |log| {
         let mut sent = sent;
         let width = (used.0 as usize).min(8 * T::BYTES);
-        log.cheat_in(context.wire().rounds(), width, &mut sent);
+        log.cheat_in("shuffle", context.wire().rounds(), width, &mut sent);
         used.only(sent)
     });
     used.send(context, to, &sent);
@@ -279,7 +280,7 @@ pub async fn compact(
     points: usize,
     key_bits: u32,
     k: usize,
-) -> Result<Vec<Edges>, Differs> {
+) -> Result<Vec<Edges>, Place> {
     let width = words(points);
     let bits = |row: &[Xor<u16>]| {
         let of = |lanes: &[Xor<u16>]| {

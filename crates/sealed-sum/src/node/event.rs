@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::protocol::ballot::Ballot;
 use crate::protocol::record::Value;
 use crate::protocol::tree::Tree;
@@ -37,6 +39,8 @@ pub enum Event {
     Figures(u32, serde_json::Map<String, serde_json::Value>),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
+    /// Signed statements show that one of these peers deviates. A third party can check them.
+    Named(Vec<Peer>, Bytes),
     /// Every slot is committed.
     Finished(Arc<History>),
     /// No peer needs this node any more; the driver may stop.

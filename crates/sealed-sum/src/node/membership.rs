@@ -219,9 +219,8 @@ impl Membership {
     pub(super) fn seat(&self, slot: u32, seed: [u8; 32]) -> Option<Seat> {
         let (view, timing) = (self.view.as_ref()?, &self.ctx.session.timing);
         Some(Seat {
-            session: self.ctx.id.0,
+            ctx: Arc::clone(&self.ctx),
             sum: SumId { ballot: view.ballot(), slot },
-            me: self.ctx.me,
             members: view.members().to_vec(),
             keys: view.keys().cloned().unwrap_or_default(),
             seed,

@@ -565,6 +565,9 @@ impl Node {
                 Action::WriteEarly(early) => self.out.0.push(Action::WriteEarly(early)),
                 Action::Blame { peer, fault } => self.out.blame(peer, fault),
                 Action::Output(Output::Finished(result)) => self.exchanged(result),
+                Action::Output(Output::Named(peers, evidence)) => {
+                    self.out.output(Event::Named(peers, evidence));
+                }
                 Action::Output(Output::Failed(reason, suspect)) => {
                     self.fail_view(reason, suspect);
                 }

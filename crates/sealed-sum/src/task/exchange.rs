@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::crypto::agreement::SharedKey;
+use crate::protocol::context::Context;
 pub use crate::protocol::message::Content;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
@@ -57,12 +58,10 @@ impl fmt::Debug for Source {
 
 /// Inputs of an exchange from the node.
 pub struct Seat {
-    /// Id of the session.
-    pub session: [u8; 32],
+    /// Constants of the node, to sign and to verify.
+    pub ctx: Arc<Context>,
     /// View and slot.
     pub sum: SumId,
-    /// This peer.
-    pub me: Peer,
     /// Members of the view, ascending.
     pub members: Vec<Peer>,
     /// Key of the view that this peer shares with each other member.
@@ -77,7 +76,7 @@ pub struct Seat {
 
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Seat({}, {:?}, <redacted>)", self.me, self.sum)
+        write!(f, "Seat({}, {:?}, <redacted>)", self.ctx.me, self.sum)
     }
 }
 
@@ -103,6 +102,8 @@ impl Machine for Vocabulary {
 pub enum Output {
     /// This peer has done its part. Contains its result in the form that is stored.
     Finished(Bytes),
+    /// Signed statements show that one of these peers deviates. A third party can check them.
+    Named(Vec<Peer>, Bytes),
     /// The exchange cannot continue, because of this peer if one is named.
     Failed(Reason, Option<Peer>),
 }

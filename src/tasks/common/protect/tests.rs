@@ -203,9 +203,13 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
     let task = protected(Probe(heard.clone()), rows(&[1.0])).unwrap();
     let history = history(3, &moments_of(&[1.0; 30]));
     let seat = Seat {
-        session: [0; 32],
+        ctx: Arc::new(crate::protocol::context::Context::new(
+            session().settings(),
+            Peer(0),
+            crate::crypto::identity::Identity::from_seed([0; 32]),
+            Vec::new(),
+        )),
         sum: SumId { ballot: Ballot::default(), slot: 3 },
-        me: Peer(0),
         members: vec![Peer(0), Peer(1), Peer(2)],
         keys: std::collections::BTreeMap::new(),
         seed: [0; 32],

@@ -1,6 +1,6 @@
 //! Two parties hold each share of the output. They compare it before either of them finishes. So a party
 //! that gives its neighbour a share other than its own is found before the committee decides, and the two do
-//! not compute together again. The same holds if a proof fails.
+//! not compute together again.
 
 use sha2::Digest;
 
@@ -12,7 +12,6 @@ use crate::protocol::{Fault, Step};
 use crate::session::Peer;
 use crate::tasks::exchange::Vocabulary;
 use crate::tasks::xclp::shares::round::Side;
-use flyswarm_mpc::shares::proofs::prove::Refused;
 
 /// Returns the hash of a share of the output, or of some rows of it.
 #[must_use]
@@ -64,28 +63,5 @@ impl Compute {
     /// Returns a party whose hash has not come yet.
     pub(super) fn unconfirmed(&self) -> Option<Peer> {
         self.neighbours().map(|(peer, _)| peer).find(|peer| !self.held.contains_key(peer))
-    }
-
-    /// A proof has failed: one of the three parties deviates. The prover knows all that the other two must
-    /// send, so it knows which of them is wrong if it is right itself, and sets a mark. Others wait for that
-    /// mark, and mark the prover if none comes.
-    pub(super) fn proof_fails(&mut self, refused: Refused, step: &mut Step<Vocabulary>) {
-        let side = match refused {
-            // One of the two lies about a coin, and this peer cannot tell which one.
-            Refused::Coins => Side::After,
-            Refused::Proof { mine: true, shown, .. } => {
-                if shown {
-                    Side::After
-                } else {
-                    Side::Before
-                }
-            }
-            Refused::Proof { by_me, .. } => {
-                let prover = if by_me { Side::Before } else { Side::After };
-                self.alone = self.party_at(prover).map(|peer| (peer, 0));
-                return;
-            }
-        };
-        self.fail(Reason::Disagreement, self.party_at(side), step);
     }
 }

@@ -61,6 +61,7 @@ impl Compute {
                 Ok(())
             }
             Body::Holds(hash) => self.holds(from, hash, step),
+            Body::Statements(statements) => self.hear_statements(statements, step),
             Body::Credit => self.outgoing.credit(from, step),
             Body::KeepAlive => Ok(()),
             Body::Part { what, last } => self.part(from, what, last, data, step),

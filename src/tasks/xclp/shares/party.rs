@@ -12,6 +12,7 @@ use super::program::Outcome;
 use super::round::{Line, Part, SIDES, Side};
 use crate::protocol::{Action, Fault, Input, Machine, Never, Step, Time};
 use crate::session::Peer;
+use flyswarm_mpc::shares::accounts::{Account, Place, Progress};
 use flyswarm_mpc::shares::{Context, Keys, Stage};
 
 /// Largest number of bytes of a frame.
@@ -118,6 +119,8 @@ pub(crate) struct Party {
     inboxes: [Inbox; 2],
     limit: usize,
     over: bool,
+    /// Progress when this party stopped.
+    stopped: Option<Progress>,
 }
 
 impl Party {
@@ -142,7 +145,35 @@ impl Party {
             inboxes: Default::default(),
             limit,
             over: false,
+            stopped: None,
         }
+    }
+
+    /// Returns whether the program computes now.
+    pub(crate) fn is_running(&self) -> bool {
+        self.turn.is_none() && !self.over
+    }
+
+    /// Returns this party's account of a place, if it has sent what it tells there.
+    pub(crate) fn account(&self, place: Place) -> Option<Account> {
+        self.line.wire().accounts().get(&place).cloned()
+    }
+
+    /// Returns how far this party is, or was when it stopped. A party that has ended misses nothing.
+    pub(crate) fn progress(&self) -> Progress {
+        if let Some(progress) = self.stopped {
+            return progress;
+        }
+        let (waits, rounds) = (!self.over, self.line.wire().rounds());
+        let missing = self.inboxes.each_ref().map(|inbox| waits && !inbox.whole);
+        Progress { sent: rounds + u32::from(waits), missing }
+    }
+
+    /// Ends the program. This party sends nothing more.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = Some(self.progress());
+        self.over = true;
+        self.turn = None;
     }
 
     /// Returns the number of rounds so far, and of bytes sent to the previous party and to the next one.

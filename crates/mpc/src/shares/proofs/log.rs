@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as Wakeup, Poll};
 
+use super::super::accounts::Place;
 use super::super::round::Part;
 use super::super::{Bits, Context, Ring};
 use super::extension::{Galois, Gf64};
 use super::gates::{Gates, MakeSum, Terms};
-use super::prove::{Batch, Make, Refused, prove};
+use super::prove::{Batch, Make, prove};
 
 /// Number of words from which on a batch is closed.
 const FULL: usize = if cfg!(test) { 1 << 9 } else { 1 << 18 };
@@ -89,7 +90,7 @@ impl std::fmt::Debug for Statements {
     }
 }
 
-type Job = Box<dyn FnOnce(Context) -> Part<'static, Result<(), Refused>> + Send>;
+type Job = Box<dyn FnOnce(Context) -> Part<'static, Result<(), Place>> + Send>;
 
 /// Log of a party.
 #[derive(Clone, Default)]
@@ -110,14 +111,14 @@ impl Log {
 
     /// Changes a message that this party makes, if a test plants that.
     #[cfg(test)]
-    pub fn cheat<T: Ring>(&self, round: u32, words: &mut [T]) {
-        self.cheat_in(round, 8 * T::BYTES, words);
+    pub fn cheat<T: Ring>(&self, kind: &'static str, round: u32, words: &mut [T]) {
+        self.cheat_in(kind, round, 8 * T::BYTES, words);
     }
 
     /// Does the same for words. Only their lowest `width` bits are sent.
     #[cfg(test)]
-    pub fn cheat_in<T: Ring>(&self, round: u32, width: usize, words: &mut [T]) {
-        self.1.change(round, width, words);
+    pub fn cheat_in<T: Ring>(&self, kind: &'static str, round: u32, width: usize, words: &mut [T]) {
+        self.1.change((kind, round), width, words);
     }
 
     /// Closes the batches that have `least` words or more of one prover. All parties do so at the same
@@ -190,7 +191,7 @@ pub struct Alongside<'a, T> {
     log: Log,
     program: Part<'a, T>,
     result: Option<T>,
-    running: Vec<Part<'static, Result<(), Refused>>>,
+    running: Vec<Part<'static, Result<(), Place>>>,
 }
 
 impl<T> std::fmt::Debug for Alongside<'_, T> {
@@ -210,7 +211,7 @@ impl<'a, T> Alongside<'a, T> {
 impl<T> Unpin for Alongside<'_, T> {}
 
 impl<T> Future for Alongside<'_, T> {
-    type Output = Result<T, Refused>;
+    type Output = Result<T, Place>;
 
     fn poll(mut self: Pin<&mut Self>, wakeup: &mut Wakeup<'_>) -> Poll<Self::Output> {
         loop {
@@ -225,17 +226,17 @@ impl<T> Future for Alongside<'_, T> {
                 let context = self.root.split(0);
                 self.running.push(job(context));
             }
-            let (mut ended, mut refused) = (0, None);
+            let (mut ended, mut fails) = (0, None);
             self.running.retain_mut(|proof| match proof.as_mut().poll(wakeup) {
                 Poll::Pending => true,
                 Poll::Ready(result) => {
                     ended += 1;
-                    refused = refused.or(result.err());
+                    fails = fails.or(result.err());
                     false
                 }
             });
-            if let Some(refused) = refused {
-                return Poll::Ready(Err(refused));
+            if let Some(place) = fails {
+                return Poll::Ready(Err(place));
             }
             self.log.statements().waiting -= ended;
             if self.running.is_empty()

@@ -17,6 +17,7 @@
 //! - *The last step has one more variable*, with a random value for each of the two vectors, so the values
 //!   that L shows are uniform.
 
+use super::super::accounts::{Account, Place, Told, told};
 use super::super::round::Side;
 use super::super::{Context, Ring};
 use super::cube;
@@ -90,9 +91,9 @@ impl<R: Gates> Batch<R> {
     }
 }
 
-/// Place of this party in a proof.
+/// Role of this party in a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Role {
     Prover,
     /// The party before the prover.
     Lower,
@@ -168,7 +169,7 @@ impl Steps {
 
 /// One party's state in the proof of one prover.
 struct Running<R: Gates> {
-    place: Place,
+    role: Role,
     steps: Steps,
     batch: Batch<R>,
     coins: Option<Coins<R>>,
@@ -189,10 +190,10 @@ struct Running<R: Gates> {
 }
 
 impl<R: Gates> Running<R> {
-    fn new(place: Place, steps: Steps, batch: Batch<R>, random: [R; 2]) -> Self {
+    fn new(role: Role, steps: Steps, batch: Batch<R>, random: [R; 2]) -> Self {
         let zero = R::zero();
         Self {
-            place,
+            role,
             steps,
             batch,
             coins: None,
@@ -310,12 +311,12 @@ impl<R: Gates> Running<R> {
         }
         self.a.extend(R::weighted(&[&a], &[for_sums], a.len()));
         self.b.append(&mut b);
-        if self.place != Place::Upper {
+        if self.role != Role::Upper {
             let mut folded = coins.first(&self.batch.terms, &weights);
             folded.append(&mut self.a);
             self.a = folded;
         }
-        if self.place != Place::Lower {
+        if self.role != Role::Lower {
             let mut folded = coins.second(&self.batch.terms, &weights);
             folded.append(&mut self.b);
             self.b = folded;
@@ -334,24 +335,6 @@ fn minus<R: Extension>(to: &mut [R], a: &[R], b: &[R]) {
             }
         },
     )
-}
-
-/// End of a proof that fails, as one party sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// The two others have told this party different coins.
-    Coins,
-    /// Some party refuses a proof.
-    Proof {
-        /// This party refuses the proof of the party before it.
-        by_me: bool,
-        /// The party before this one refuses the proof of the party after it.
-        by_before: bool,
-        /// The party after this one refuses this party's proof.
-        mine: bool,
-        /// The party before this one has shown this party what it must.
-        shown: bool,
-    },
 }
 
 /// Returns a power.
@@ -375,14 +358,14 @@ fn receive<R: Extension>(context: &Context, from: Side, len: usize) -> Vec<R> {
 /// party, of the party after it and of the party before it. All three have the same sizes at all parties.
 ///
 /// # Errors
-/// If a proof fails.
-pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> Result<(), Refused> {
+/// The place of the check that fails.
+pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> Result<(), Place> {
     let steps = Steps::new(&batches);
     let all: usize = (0..steps.count).map(|step| steps.values(step)).sum();
     let words = steps.coins(steps.count).end;
     // Key i is shared by the prover and L, key i + 1 by the prover and U, key i + 2 by L and U.
     let coins = context.step();
-    let [confirmed, told] = [Side::Before, Side::After].map(|side| {
+    let [confirmed, coins_told] = [Side::Before, Side::After].map(|side| {
         let mut drawn = coins.draw::<u64>(side, 4 + 2 * (words - 4));
         // A coordinate of a point is not 0. Both words are 0 with a probability below 2^-97.
         let point = drawn.split_off(4);
@@ -401,21 +384,23 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
     #[cfg(test)]
     let mut cheat = mine.cheat.clone();
     let zero = R::zero();
-    let mut prover = Running::new(Place::Prover, steps, mine, [own[all], of_prover]);
-    let mut lower_of = Running::new(Place::Lower, steps, after, [lower[all], zero]);
-    let mut upper_of = Running::new(Place::Upper, steps, before, [zero, of_upper]);
+    let mut prover = Running::new(Role::Prover, steps, mine, [own[all], of_prover]);
+    let mut lower_of = Running::new(Role::Lower, steps, after, [lower[all], zero]);
+    let mut upper_of = Running::new(Role::Upper, steps, before, [zero, of_upper]);
     // Each party has the last messages of the batch when the next round is over.
     context.round().await;
     let mut start = 0;
     for step in 0..steps.count {
         let range = steps.coins(step);
-        context.send(Side::Before, &told[range.clone()]);
+        #[cfg(test)]
+        context.label("coin that U tells", Side::Before, 8 * range.len());
+        context.send(Side::Before, &coins_told[range.clone()]);
         context.round().await;
         let coin: Vec<u64> = context.receive(Side::After, range.len());
         if step == 0 {
             prover.begin(&seed(&coin));
             lower_of.begin(&seed(&confirmed[..4]));
-            upper_of.begin(&seed(&told[..4]));
+            upper_of.begin(&seed(&coins_told[..4]));
         } else {
             prover.fold(step - 1, &coin);
         }
@@ -427,45 +412,78 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
             product.iter().zip(&own[start..]).map(|(value, &mask)| value.minus(mask)).collect();
         // The prover follows what L must show.
         prover.shared(step, &own[start..start + count]);
+        let place = context.place(u32::try_from(step).unwrap_or(u32::MAX));
+        let account =
+            Account::new([&coins_told, &confirmed].map(|coins| hash_of_coins(&coins[range.clone()])));
+        context.wire().account(place, Account { heard: [None, Some(hash_of_coins(&coin))], ..account });
+        #[cfg(test)]
+        context.label("share of a product", Side::After, share.len() * R::BYTES);
         send(context, Side::After, &share);
+        #[cfg(test)]
+        context.label("coin that L confirms", Side::After, 8 * range.len());
         context.send(Side::After, &confirmed[range.clone()]);
         context.round().await;
         let share: Vec<R> = receive(context, Side::Before, count);
-        if context.receive::<u64>(Side::Before, range.len()) != coin {
+        let again: Vec<u64> = context.receive(Side::Before, range.len());
+        if again != coin {
             // One of the two lies. This party sends nothing more: neither of them may see the values at two
             // different points.
-            return Err(Refused::Coins);
+            if let Some(account) = context.wire().account_of(place) {
+                account.heard[Side::Before as usize] = Some(hash_of_coins(&again));
+                account.accepts = false;
+            }
+            return Err(place);
         }
         lower_of.shared(step, &lower[start..start + count]);
         lower_of.fold(step, &confirmed[steps.coins(step + 1)]);
         upper_of.shared(step, &share);
-        upper_of.fold(step, &told[steps.coins(step + 1)]);
+        upper_of.fold(step, &coins_told[steps.coins(step + 1)]);
         start += count;
     }
     // A prover that has found two coins has ended by now.
     context.round().await;
     let last = lower_of.shown();
+    #[cfg(test)]
+    context.label("last message of L", Side::Before, last.len() * R::BYTES);
     send(context, Side::Before, &last);
-    send(context, Side::After, &last);
     let point = steps.coins(steps.count);
+    #[cfg(test)]
+    context.label("last point that L tells", Side::After, 8 * point.len());
     context.send(Side::After, &confirmed[point.clone()]);
     context.round().await;
-    let of_mine: Vec<R> = receive(context, Side::Before, last.len());
-    let challenge: Vec<u64> = context.receive(Side::Before, point.len());
     let of_before: Vec<R> = receive(context, Side::After, last.len());
-    let right = upper_of.accepts(&of_before);
+    let challenge: Vec<u64> = context.receive(Side::Before, point.len());
+    let accepts = upper_of.accepts(&of_before);
+    // The prover knows what L must show.
+    prover.fold(steps.count - 1, &challenge);
+    let place = context.place(u32::try_from(steps.count).unwrap_or(u32::MAX));
+    let account = Account::new([hash(&last), hash(&prover.shown())]);
+    context.wire().account(place, Account { heard: [None, Some(hash(&of_before))], accepts, ..account });
     for side in [Side::Before, Side::After] {
-        context.wire().send_bytes(side, &[u8::from(right)]);
+        #[cfg(test)]
+        context.label("verdict", side, 1);
+        context.wire().send_bytes(side, &[u8::from(accepts)]);
     }
     context.round().await;
-    let [told, mine] =
+    let verdicts =
         [Side::Before, Side::After].map(|side| context.wire().receive_bytes(side, 1, |byte| byte == [1]));
-    if right && told && mine {
-        return Ok(());
+    if let Some(account) = context.wire().account_of(place) {
+        account.verdicts = verdicts.map(Some);
     }
-    prover.fold(steps.count - 1, &challenge);
-    let shown = of_mine == prover.shown();
-    Err(Refused::Proof { by_me: !right, by_before: !told, mine: !mine, shown })
+    if accepts && verdicts == [true; 2] { Ok(()) } else { Err(place) }
+}
+
+/// Returns the hash of elements that a party shows.
+fn hash<R: Extension>(elements: &[R]) -> Told {
+    let mut bytes = Vec::with_capacity(elements.len() * R::BYTES);
+    elements.iter().for_each(|element| element.write(&mut bytes));
+    told(&bytes)
+}
+
+fn hash_of_coins(words: &[u64]) -> Told {
+    let mut bytes = Vec::with_capacity(8 * words.len());
+    u64::write_all(words, &mut bytes);
+    told(&bytes)
 }
 
 fn seed(words: &[u64]) -> [u8; 32] {

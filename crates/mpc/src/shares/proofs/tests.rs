@@ -1,7 +1,11 @@
 //! Tests that every operation is proved, and that each wrong message is found.
 
+mod cheats;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use super::super::accounts::{Account, Place, judge};
 use super::super::bits::{Adder, a2b, add, b2a, carry, sign};
 use super::super::chebyshev::Graph;
 use super::super::distances::hamming;
@@ -9,17 +13,15 @@ use super::super::lookup::lookup;
 use super::super::memory::{Run, in_memory, tampered};
 use super::super::nearest::nearest;
 use super::super::primitives::{multiply, multiply_all, reshare_proved};
-use super::super::program::{self, Outcome};
-use super::super::round::Mark;
 use super::super::round::Part;
 use super::super::shuffle::{shuffle, unshuffle};
 use super::super::truncate::truncate;
-use super::super::{Bits, Context, Ring, Shared, Stage, Xor};
+use super::super::{Bits, Context, Ring, Shared, Xor};
 use super::cube;
 use super::extension::{Extension, Galois, Gf64, draw_bits};
 use super::gates::{Coins, Factor, Gates, MakeSum, Sum, Terms};
 use super::log::{Alongside, Log};
-use super::prove::{Batch, FOLD, Refused, Vectors, power, prove};
+use super::prove::{Batch, FOLD, Vectors, power, prove};
 use super::statements::{self, Step};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -38,51 +40,74 @@ fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
     std::array::from_fn(|party| Shared { own: shares[party].clone(), next: shares[(party + 1) % 3].clone() })
 }
 
-/// Message that a party makes wrongly, counted from 1, and the bit that it changes there. It goes on with the
-/// changed message as if it were right, so its own shares agree with what it has sent.
+/// Change of a message.
 #[derive(Clone, Copy, Debug)]
-struct Plan {
-    message: u32,
-    bit: u64,
+enum Change {
+    /// One is added to this bit of the words, modulo their number of bits.
+    Bit(u64),
+    /// The first two words that differ change places.
+    Swap,
 }
 
-/// Counter of the messages of one party, its plan, and the round in which it changes a message.
+/// Message that a party makes wrongly, counted from 1, and its change. It continues with the changed message as
+/// if it were right, so its own shares agree with the sent message.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    message: usize,
+    change: Change,
+}
+
+/// Messages of one party so far.
+#[derive(Default)]
+struct Made {
+    /// Kind and round of each message.
+    messages: Vec<(&'static str, u32)>,
+    plan: Option<Plan>,
+    /// Round of the changed message.
+    changed: Option<u32>,
+}
+
+/// Messages of one party. It may change one.
 #[derive(Clone, Default)]
-pub(in crate::shares) struct Cheat(Arc<Mutex<(u32, Option<Plan>, u32)>>);
+pub(in crate::shares) struct Cheat(Arc<Mutex<Made>>);
 
 impl Cheat {
-    pub(super) fn change<T: Ring>(&self, at: u32, width: usize, words: &mut [T]) {
-        let (count, plan, round) = &mut *self.0.lock().expect("no panic");
-        *count += 1;
-        if let Some(plan) = plan.filter(|plan| plan.message == *count && !words.is_empty()) {
-            *round = at;
-            let bit = (plan.bit % (width * words.len()) as u64) as usize;
-            let word = &mut words[bit / width];
-            *word = word.add(T::from_bits(1 << (bit % width)));
+    fn new(plan: Option<Plan>) -> Self {
+        Self(Arc::new(Mutex::new(Made { plan, ..Made::default() })))
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
+        self.0.lock().expect("no panic")
+    }
+
+    pub(super) fn change<T: Ring>(&self, message: (&'static str, u32), width: usize, words: &mut [T]) {
+        let mut made = self.made();
+        made.messages.push(message);
+        let planned = made.plan.filter(|plan| plan.message == made.messages.len() && !words.is_empty());
+        match planned.map(|plan| plan.change) {
+            Some(Change::Bit(bit)) => {
+                let bit = (bit % (width * words.len()) as u64) as usize;
+                let word = &mut words[bit / width];
+                *word = word.add(T::from_bits(1 << (bit % width)));
+            }
+            Some(Change::Swap) => {
+                let Some(other) = words.iter().position(|word| *word != words[0]) else { return };
+                words.swap(0, other);
+            }
+            None => return,
         }
+        made.changed = Some(message.1);
     }
 }
 
 type Program = dyn Fn(Context) -> Part<'static, ()> + Sync;
-type Results = [Result<u32, Refused>; 3];
 
 /// Runs a program and the proofs of all its statements. A party may cheat. Returns also the number of
 /// messages of each party.
-fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Refused>>, [u32; 3]) {
-    let (run, cheats) = run_with(program, cheat);
-    (run, cheats.map(|(messages, _)| messages))
-}
-
-/// Result of a run, and for each party the number of its messages and the round in which it cheats.
-type Cheated = (Run<Result<u32, Refused>>, [(u32, u32); 3]);
-
-/// Returns also the round in which each party cheats.
-fn run_with(program: &Program, cheat: Option<(usize, Plan)>) -> Cheated {
-    let counters: [Cheat; 3] = std::array::from_fn(|party| {
-        Cheat(Arc::new(Mutex::new((0, cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan), 0))))
-    });
+fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Place>>, [usize; 3]) {
+    let cheats = cheats(cheat);
     let run = in_memory(5, |context| {
-        let log = Log::new(counters[context.role()].clone());
+        let log = Log::new(cheats[context.role()].clone());
         let (root, inner) = (context.split(0), context.split(0).with_log(log.clone()));
         let part = program(inner);
         let body = Box::pin(async move {
@@ -91,22 +116,25 @@ fn run_with(program: &Program, cheat: Option<(usize, Plan)>) -> Cheated {
         });
         Box::pin(Alongside::new(root, log, body))
     });
-    let of = |counter: Cheat| {
-        let (messages, _, round) = *counter.0.lock().expect("no panic");
-        (messages, round)
-    };
-    (run, counters.map(of))
+    (run, cheats.map(|cheat| cheat.made().messages.len()))
 }
 
-/// Returns what the parties see if the party after `cheat` refuses its proof.
-fn refused(cheat: usize) -> Results {
-    let none = Refused::Proof { by_me: false, by_before: false, mine: false, shown: true };
-    let Refused::Proof { by_me, by_before, mine, shown } = none else { unreachable!("BUG: made above") };
-    let mut results = [Err(none); 3];
-    results[cheat] = Err(Refused::Proof { by_me, by_before, mine: true, shown });
-    results[(cheat + 1) % 3] = Err(Refused::Proof { by_me: true, by_before, mine, shown });
-    results[(cheat + 2) % 3] = Err(Refused::Proof { by_me, by_before: true, mine, shown });
-    results
+/// Makes the messages of all parties. One party may cheat.
+fn cheats(cheat: Option<(usize, Plan)>) -> [Cheat; 3] {
+    std::array::from_fn(|party| Cheat::new(cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan)))
+}
+
+/// Checks that a check fails at the same place for all parties, and that the party after `cheat` and `cheat`
+/// are the named pair.
+fn caught<T: std::fmt::Debug>(run: &Run<Result<T, Place>>, cheat: usize, what: &str) {
+    let places = run.results.each_ref().map(|result| *result.as_ref().expect_err(what));
+    assert_eq!(places, [places[0]; 3], "{what}");
+    assert_eq!(judged(&run.accounts, places[0]), Some([(cheat + 1) % 3, cheat]), "{what}");
+}
+
+/// Returns the named pair, by the accounts of a place.
+fn judged(accounts: &[BTreeMap<Place, Account>; 3], place: Place) -> Option<[usize; 2]> {
+    judge(accounts.each_ref().map(|of| &of[&place]))
 }
 
 /// Checks that the proofs of a program hold, and that a party that changes one bit of any of its messages
@@ -121,8 +149,8 @@ fn every_message_is_proved(name: &str, program: &Program, faults: usize) {
         for message in 1..=count {
             let places = [0, u64::MAX].into_iter().chain(words(faults, message as u8));
             for bit in places {
-                let (found, _) = run(program, Some((party, Plan { message, bit })));
-                assert_eq!(found.results, refused(party), "{name}: message {message} of {party}, bit {bit}");
+                let (found, _) = run(program, Some((party, Plan { message, change: Change::Bit(bit) })));
+                caught(&found, party, &format!("{name}: message {message} of {party}, bit {bit}"));
             }
         }
     }
@@ -264,54 +292,6 @@ fn products_of_matrices_are_proved() {
     every_message_is_proved("graph", &program, 2);
 }
 
-/// Returns the round in which the marks are opened: none, if it was not reached.
-fn opening<T>(run: &Run<T>) -> Option<u32> {
-    let of =
-        |marks: &Vec<Mark>| marks.iter().find(|mark| mark.stage == Stage::Weights).map(|mark| mark.rounds);
-    run.marks.iter().filter_map(of).min()
-}
-
-/// `FLYSWARM_CHEATS` sets how many messages are changed; by default a few of all.
-#[test]
-fn a_changed_message_of_the_whole_computation_is_found_before_anything_is_opened() {
-    let inputs = super::super::tests::audit::inputs(6);
-    let plan = super::super::tests::audit::plan();
-    let program: Box<Program> = Box::new(move |context| {
-        let inputs = inputs[context.role()].clone();
-        Box::pin(async move {
-            let outcome = program::run(context, plan, inputs).await;
-            assert!(matches!(outcome, Outcome::Sealed(_)), "{outcome:?}");
-        })
-    });
-    let (whole, messages) = run(&program, None);
-    assert!(whole.results.iter().all(Result::is_ok), "{:?}", whole.results);
-    let opened = opening(&whole).expect("the marks are opened");
-    let (with, without) = (whole.rounds, *whole.results[0].as_ref().expect("honest"));
-    println!(
-        "{with} rounds, marks in {opened}, end in {without}, {messages:?} messages, {:?} bytes",
-        whole.sent
-    );
-    let count = std::env::var("FLYSWARM_CHEATS").map_or(24, |count| count.parse().expect("a number"));
-    let (mut before, mut after) = (0, 0);
-    for (at, word) in words(count, 12).into_iter().enumerate() {
-        let party = at % 3;
-        let bit = [0, u64::MAX, word][at / 3 % 3];
-        let plan = Plan { message: 1 + (word >> 8) as u32 % messages[party], bit };
-        let (found, cheats) = run_with(&program, Some((party, plan)));
-        let what = format!("{plan:?} of {party}");
-        assert_eq!(found.results, refused(party), "{what}");
-        assert!(cheats[party].1 > 0, "{what}");
-        if cheats[party].1 < opened {
-            before += 1;
-            assert_eq!(opening(&found), None, "{what}: the marks were opened");
-        } else {
-            after += 1;
-        }
-    }
-    println!("{before} changed before the marks are opened, {after} after that: all found");
-    assert!(before > 0 && after > 0);
-}
-
 /// Changes that a prover makes to the values that it shares.
 #[derive(Clone)]
 pub(super) struct CheatingProver<R> {
@@ -373,8 +353,8 @@ impl<R: Gates> CheatingProver<R> {
 }
 
 /// Proves 1 x 1 = 1 + `error` for a product of words at party 0, which cheats, with a right coin sum.
-fn proves_beside_a_sum<R: Gates>(error: u64, cheat: CheatingProver<R>) -> [Result<(), Refused>; 3] {
-    let run = in_memory(7, |mut context: Context| {
+fn proves_beside_a_sum<R: Gates>(error: u64, cheat: CheatingProver<R>) -> Run<Result<(), Place>> {
+    in_memory(7, |mut context: Context| {
         let party = context.role();
         let batch = |prover: usize| {
             let place = (party + 3 - prover) % 3;
@@ -400,19 +380,17 @@ fn proves_beside_a_sum<R: Gates>(error: u64, cheat: CheatingProver<R>) -> [Resul
         };
         let batches = [party, (party + 1) % 3, (party + 2) % 3].map(batch);
         Box::pin(async move { prove::<R>(&mut context, batches).await })
-    });
-    run.results
+    })
 }
 
 #[test]
 fn no_change_of_the_coin_sums_makes_up_for_a_false_product() {
     fn tries<R: Gates>(error: u64) {
         let honest = CheatingProver::<R>::default();
-        assert_eq!(proves_beside_a_sum(0, honest.clone()), [Ok(()); 3]);
-        let refused = refused(0).map(|result| result.map(|_| ()));
-        assert_eq!(proves_beside_a_sum(error, honest.clone()), refused);
+        assert_eq!(proves_beside_a_sum(0, honest.clone()).results, [Ok(()); 3]);
+        caught(&proves_beside_a_sum(error, honest.clone()), 0, "no change");
         let moved = CheatingProver { moved: Some(error), ..honest };
-        assert_eq!(proves_beside_a_sum(error, moved), refused);
+        caught(&proves_beside_a_sum(error, moved), 0, "moved");
     }
     tries::<Gf64>(1);
     tries::<Galois<u16>>(1 << 12);
@@ -420,8 +398,8 @@ fn no_change_of_the_coin_sums_makes_up_for_a_false_product() {
 }
 
 /// Proves 1 x 1 = 1 + `error` at party 0, which cheats, and that 1 x 1 = 1 at the others.
-fn proves<R: Gates>(error: R, cheat: CheatingProver<R>) -> [Result<(), Refused>; 3] {
-    let run = in_memory(7, |mut context: Context| {
+fn proves<R: Gates>(error: R, cheat: CheatingProver<R>) -> Run<Result<(), Place>> {
+    in_memory(7, |mut context: Context| {
         let party = context.role();
         let one = R::exceptional(1);
         let batch = |prover: usize| {
@@ -438,23 +416,21 @@ fn proves<R: Gates>(error: R, cheat: CheatingProver<R>) -> [Result<(), Refused>;
         };
         let batches = [party, (party + 1) % 3, (party + 2) % 3].map(batch);
         Box::pin(async move { prove::<R>(&mut context, batches).await })
-    });
-    run.results
+    })
 }
 
 #[test]
 fn no_change_of_the_shared_values_makes_up_for_a_false_statement() {
     fn tries<R: Gates>(error: R) {
         let (zero, honest) = (R::zero(), CheatingProver::default());
-        assert_eq!(proves(zero, honest.clone()), [Ok(()); 3]);
-        let refused = refused(0).map(|result| result.map(|_| ()));
-        assert_eq!(proves(error, honest.clone()), refused);
+        assert_eq!(proves(zero, honest.clone()).results, [Ok(()); 3]);
+        caught(&proves(error, honest.clone()), 0, "no change");
         // The sum over all groups of the first step does not change, because it is a multiple of 2.
         let constant = CheatingProver { constant: Some(zero.minus(error)), ..honest.clone() };
-        assert_eq!(proves(error, constant), refused);
+        caught(&proves(error, constant), 0, "a constant");
         // All sums are right, but the values are those of no product.
         let claim = CheatingProver { claim: Some(R::exceptional(1).plus(error)), ..honest };
-        assert_eq!(proves(error, claim), refused);
+        caught(&proves(error, claim), 0, "right sums");
     }
     tries(Gf64(5));
     tries(Galois::<u16>::embed(1 << 12));
@@ -490,6 +466,6 @@ fn a_prover_that_is_told_two_coins_sends_nothing_more() {
         }));
         assert!(caught.is_err(), "the others get nothing more");
         let end = ends.lock().expect("no panic")[0];
-        assert_eq!(end, Some((Err(Refused::Coins), 3)));
+        assert_eq!(end, Some((Err(Place { chunk: 0, number: 0 }), 3)));
     }
 }

@@ -1,17 +1,16 @@
 //! Attacks from a review, on the input that owners share.
 
-use std::task::{Context as Wakeup, Poll, Waker};
-
 use zeroize::Zeroizing;
 
 use crate::propagation::integer::reference::Output;
 use crate::propagation::integer::{Plan, Settings};
-use crate::shares::context::{Context, Keys};
+use crate::shares::accounts::judge;
+use crate::shares::context::Keys;
 use crate::shares::input::{Announced, Inputs, parcels, unpack};
+use crate::shares::memory::{Ended, Sent, until_one_ends};
 use crate::shares::output::unseal;
 use crate::shares::program::{Outcome, boxed};
-use crate::shares::proofs::prove::Refused;
-use crate::shares::round::{Line, Part, Side};
+use crate::shares::round::Side;
 use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -19,9 +18,6 @@ const BITS: usize = 128;
 const CLASSES: usize = 3;
 const OWNERS: [usize; 3] = [10, 12, 11];
 const POINTS: usize = 33;
-
-/// Messages that each party sends in a round, by side.
-type Sent = [[Vec<u8>; 2]; 3];
 
 /// Parcels of all owners, by owner and party.
 type Parcels = [[Zeroizing<Vec<u8>>; 3]; 3];
@@ -56,46 +52,22 @@ fn honest(parcels: &Parcels) -> [Vec<Inputs>; 3] {
 
 /// Runs the three parties. `change` may change their messages in a round.
 fn computed(inputs: &[Vec<Inputs>; 3], change: impl Fn(u32, &mut Sent)) -> [Option<Outcome>; 3] {
-    computed_by(inputs, false, change)
+    computed_by(inputs, false, change).results
 }
 
 /// Runs them with proofs or without.
-fn computed_by(
-    inputs: &[Vec<Inputs>; 3],
-    proves: bool,
-    change: impl Fn(u32, &mut Sent),
-) -> [Option<Outcome>; 3] {
+fn computed_by(inputs: &[Vec<Inputs>; 3], proves: bool, change: impl Fn(u32, &mut Sent)) -> Ended<Outcome> {
     let settings = Settings { k: 3, bits: BITS as u32, alpha: 0.5, steps: 14, power: 1, balance: false };
     let plan = Plan::new(POINTS, CLASSES, settings).unwrap();
-    let lines: [Line; 3] = std::array::from_fn(|_| Line::default());
-    let mut parties: [Option<Part<'_, Outcome>>; 3] = std::array::from_fn(|party| {
-        let keys = Keys::new([party as u8 + 1; 32], [(party as u8 + 1) % 3 + 1; 32], b"hostile");
-        let context = Context::new(lines[party].clone(), keys, party);
-        Some(boxed(context, plan, inputs[party].clone(), proves))
-    });
-    let mut results = [None, None, None];
-    for round in 0.. {
-        for party in 0..3 {
-            if let Some(running) = &mut parties[party]
-                && let Poll::Ready(outcome) = running.as_mut().poll(&mut Wakeup::from_waker(Waker::noop()))
-            {
-                results[party] = Some(outcome);
-                parties[party] = None;
-            }
-            lines[party].wire().settle();
-        }
-        if parties.iter().any(Option::is_none) {
-            break;
-        }
-        let mut sent = lines.each_ref().map(|line| line.wire().take());
-        change(round, &mut sent);
-        for party in 0..3 {
-            let before = sent[(party + 2) % 3][Side::After as usize].clone();
-            let after = sent[(party + 1) % 3][Side::Before as usize].clone();
-            lines[party].wire().turn([before, after]);
-        }
-    }
-    results
+    let keys = |party: u8| Keys::new([party + 1; 32], [(party + 1) % 3 + 1; 32], b"hostile");
+    until_one_ends(
+        [keys(0), keys(1), keys(2)],
+        |context| {
+            let inputs = inputs[context.role()].clone();
+            boxed(context, plan, inputs, proves)
+        },
+        change,
+    )
 }
 
 /// Returns the owners that each party blames.
@@ -203,13 +175,15 @@ fn an_owner_that_computes_and_changes_what_its_bits_become_is_found() {
     };
     // Two rounds choose one label of each row. Then come a deal and the reshare.
     let inputs = honest(&parcels_of_all());
-    let outcomes = computed_by(&inputs, true, attack(4));
-    let refusal = outcomes.iter().map(|outcome| match outcome {
-        Some(Outcome::Refused(Refused::Proof { by_me, by_before, mine, .. })) => [*mine, *by_me, *by_before],
-        _ => [false; 3],
+    let ended = computed_by(&inputs, true, attack(4));
+    let places = ended.results.map(|outcome| match outcome {
+        Some(Outcome::Fails(place)) => place,
+        other => panic!("{other:?}"),
     });
-    let refusal: Vec<_> = refusal.collect();
-    assert_eq!(refusal, [[false, true, false], [false, false, true], [true, false, false]], "{outcomes:?}");
+    // Party 2 holds another message than it has sent party 1. So party 1 shows another last message than
+    // party 2 says is right.
+    assert_eq!(judge(ended.accounts.each_ref().map(|of| &of[&places[0]])), Some([2, 1]));
+    assert_eq!(places, [places[0]; 3]);
     // Without proofs the parties do not notice.
     assert!(output(&computed(&inputs, attack(4))).is_some());
 }

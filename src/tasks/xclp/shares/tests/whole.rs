@@ -474,7 +474,7 @@ fn one_bit_of_any_message_that_is_not_the_programs_spoils_no_output() {
         for (found, honest) in found.iter().zip(&honest) {
             assert!(found.as_ref().is_none_or(|f| !matches!(f, Outcome::Sealed(_)) || f == honest), "{at}");
         }
-        refused += usize::from(found.iter().any(|found| matches!(found, Some(Outcome::Refused(_)))));
+        refused += usize::from(found.iter().any(|found| matches!(found, Some(Outcome::Fails(_)))));
         early += usize::from(found.iter().all(|found| !matches!(found, Some(Outcome::Sealed(_)))));
     }
     // Packed words may end with bits that are not read.

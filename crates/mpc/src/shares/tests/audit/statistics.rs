@@ -15,12 +15,12 @@ use super::*;
 const RUNS: usize = 64;
 /// Threshold of |z|: a bit that is 1 in at most 6 of 64 runs, or in at least 58, reaches it. 1 of 10^11
 /// fair bits does.
-const LARGEST: f64 = 6.5;
+pub(super) const LARGEST: f64 = 6.5;
 /// Number of words of a message that are compared with other messages.
 const COMPARED: usize = 64;
 
 /// Messages that a party gets in each run, in order.
-type Runs = Vec<Vec<Vec<u8>>>;
+pub(super) type Runs = Vec<Vec<Vec<u8>>>;
 
 /// Returns the views of a party, without the rounds in `skip`.
 fn runs<'a, T>(
@@ -40,7 +40,7 @@ fn runs<'a, T>(
 }
 
 /// Returns z of each bit.
-fn scores(runs: &Runs) -> Vec<f64> {
+pub(super) fn scores(runs: &Runs) -> Vec<f64> {
     let flat: Vec<Vec<u8>> = runs.iter().map(|messages| messages.concat()).collect();
     assert!(flat.iter().all(|view| view.len() == flat[0].len()));
     let mut ones = vec![[0u8; 8]; flat[0].len()];
@@ -55,7 +55,7 @@ fn scores(runs: &Runs) -> Vec<f64> {
 
 /// Returns the number of bits of exclusive ors of two messages of the same length that are equal in all
 /// runs. Only whole words are compared.
-fn constant_pairs(runs: &Runs) -> usize {
+pub(super) fn constant_pairs(runs: &Runs) -> usize {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     let words: Vec<Vec<Vec<u64>>> = runs
         .iter()

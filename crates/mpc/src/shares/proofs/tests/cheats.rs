@@ -1,0 +1,187 @@
+//! Table of faults of one party in the whole computation: each is found before anything is opened, and the
+//! accounts of the three parties name a pair that contains the cheater.
+
+use std::collections::BTreeSet;
+
+use super::super::super::context::Keys;
+use super::super::super::memory::{Ended, Sent, until_one_ends};
+use super::super::super::program::{self, Outcome};
+use super::super::super::round::{Label, Mark};
+use super::super::super::tests::audit;
+use super::super::super::{Context, Stage};
+use super::*;
+
+/// Deviation of a party.
+#[derive(Clone, Debug)]
+enum Fault {
+    /// It changes a message of this kind and stage when it makes it, and continues with the changed message.
+    Made(&'static str, Stage, fn(u64) -> Change),
+    /// It sends another bit than it holds, in a round of this stage.
+    Sent(Stage),
+    /// It sends one or both receivers another checked message of this kind than it must.
+    Checked(&'static str, bool),
+}
+
+/// Honest run.
+struct Honest {
+    messages: [Vec<(&'static str, u32)>; 3],
+    ended: Ended<Outcome>,
+}
+
+fn whole(cheat: Option<(usize, Plan)>, change: impl FnMut(u32, &mut Sent)) -> (Ended<Outcome>, [Cheat; 3]) {
+    let (inputs, plan, cheats) = (audit::inputs(6), audit::plan(), cheats(cheat));
+    let keys = |party: u8| Keys::new([party + 1; 32], [(party + 1) % 3 + 1; 32], b"cheats");
+    let run = |context: Context| {
+        let log = Log::new(cheats[context.role()].clone());
+        let inputs = inputs[context.role()].clone();
+        let (root, inner) = (context.split(0), context.with_log(log.clone()));
+        let proved = Alongside::new(root, log, Box::pin(program::run(inner, plan, inputs)));
+        Box::pin(async { proved.await.unwrap_or_else(Outcome::Fails) }) as Part<'static, Outcome>
+    };
+    (until_one_ends([keys(0), keys(1), keys(2)], run, change), cheats)
+}
+
+/// Returns the round in which the marks are opened, if it is reached.
+fn opening(marks: &[Mark]) -> Option<u32> {
+    marks.iter().find(|mark| mark.stage == Stage::Weights).map(|mark| mark.rounds)
+}
+
+/// Returns the stage of a round.
+fn stage(marks: &[Mark], round: u32) -> Stage {
+    marks.iter().rev().find(|mark| mark.rounds <= round).map_or(Stage::Input, |mark| mark.stage)
+}
+
+impl Fault {
+    /// Carries the fault out in one session. Returns the cheater, the round of the fault and the run; `None`
+    /// if no message has this fault.
+    fn session(&self, honest: &Honest, word: u64) -> Option<(usize, u32, Ended<Outcome>)> {
+        let cheat = (word % 3) as usize;
+        let pick = |count: usize| (word >> 8) as usize % count;
+        let marks = &honest.ended.marks[cheat];
+        match *self {
+            Self::Made(kind, of, change) => {
+                let fits = |party: usize| -> Vec<usize> {
+                    let messages = (1..).zip(&honest.messages[party]);
+                    let fits =
+                        messages.filter(|(_, (its, round))| *its == kind && stage(marks, *round) == of);
+                    fits.map(|(at, _)| at).collect()
+                };
+                // Not every party makes a message of this kind in the stage.
+                let parties = [cheat, (cheat + 1) % 3, (cheat + 2) % 3];
+                let (cheat, fits) = parties
+                    .map(|party| (party, fits(party)))
+                    .into_iter()
+                    .find(|(_, fits)| !fits.is_empty())?;
+                let message = fits[pick(fits.len())];
+                let plan = Plan { message, change: change(word >> 32) };
+                let (ended, cheats) = whole(Some((cheat, plan)), |_, _| {});
+                let round = cheats[cheat].made().changed?;
+                Some((cheat, round, ended))
+            }
+            Self::Sent(of) => {
+                // The message of the opened share is another fault.
+                let opened = opening(marks).map(|round| round - 1);
+                let rounds: Vec<u32> = (1..honest.messages[cheat].last()?.1)
+                    .filter(|round| stage(marks, *round) == of && Some(*round) != opened)
+                    .collect();
+                let (at, mut changed) = (*rounds.get(pick(rounds.len().max(1)))?, false);
+                let side = (word >> 4) as usize % 2;
+                let (ended, _) = whole(None, |round, sent| {
+                    let sides = [side, 1 - side];
+                    let found = sides.into_iter().find(|side| !sent[cheat][*side].is_empty());
+                    if let Some(side) = found.filter(|_| round >= at && !changed && Some(round) != opened) {
+                        sent[cheat][side][0] ^= 1;
+                        changed = true;
+                    }
+                });
+                Some((cheat, at, ended))
+            }
+            Self::Checked(what, both) => {
+                let labels: Vec<&Label> =
+                    honest.ended.labels[cheat].iter().filter(|label| label.what == what).collect();
+                let label = labels[pick(labels.len())];
+                let also = |other: &&&Label| both && other.round == label.round && other.to != label.to;
+                let other = labels.iter().find(also).copied();
+                let (ended, _) = whole(None, |round, sent| {
+                    for label in
+                        [Some(label), other].into_iter().flatten().filter(|label| label.round == round)
+                    {
+                        sent[cheat][label.to as usize][label.start] ^= 1;
+                    }
+                });
+                Some((cheat, label.round, ended))
+            }
+        }
+    }
+}
+
+/// `FLYSWARM_CHEATS` sets the number of sessions of each fault. By default it is 1 for a few of the faults.
+#[test]
+fn every_fault_of_a_party_is_found_before_anything_is_opened_and_names_it_or_a_pair() {
+    let sessions: Option<usize> =
+        std::env::var("FLYSWARM_CHEATS").ok().map(|count| count.parse().expect("a number"));
+    let (ended, made) = whole(None, |_, _| {});
+    assert!(ended.results.iter().all(|end| matches!(end, Some(Outcome::Sealed(_)))), "an honest run");
+    let honest = Honest { messages: made.map(|made| made.made().messages.clone()), ended };
+    let marks = &honest.ended.marks[0];
+    let opened = opening(marks).expect("the marks are opened");
+    let kinds: BTreeSet<(Stage, &'static str)> =
+        honest.messages.iter().flatten().map(|(kind, round)| (stage(marks, *round), *kind)).collect();
+    let mut faults: Vec<(String, Fault)> = Vec::new();
+    for &(stage, kind) in &kinds {
+        let bits: [(&str, fn(u64) -> Change); 3] = [
+            ("lowest bit", |_| Change::Bit(0)),
+            ("highest bit", |_| Change::Bit(u64::MAX)),
+            ("random bit", Change::Bit),
+        ];
+        for (name, bit) in bits {
+            faults.push((format!("{stage:?}, {kind}: {name}"), Fault::Made(kind, stage, bit)));
+        }
+        if kind == "shuffle" {
+            let swap = Fault::Made(kind, stage, |_| Change::Swap);
+            faults.push((format!("{stage:?}: another permutation"), swap));
+        }
+    }
+    let stages: BTreeSet<Stage> = kinds.iter().map(|(stage, _)| *stage).collect();
+    faults.extend(
+        stages.iter().map(|&stage| (format!("{stage:?}: sends what it does not hold"), Fault::Sent(stage))),
+    );
+    for what in ["share of a product", "coin that U tells", "coin that L confirms", "last message of L"] {
+        faults.push((format!("proof: {what}"), Fault::Checked(what, false)));
+    }
+    faults.push(("proof: refused to one party".into(), Fault::Checked("verdict", false)));
+    faults.push(("proof: refused to both parties".into(), Fault::Checked("verdict", true)));
+    for what in ["opened share", "hash of an opened share"] {
+        faults.push((what.to_owned(), Fault::Checked(what, false)));
+    }
+    let drawn = words(faults.len() * sessions.unwrap_or(1), 12);
+    println!("| fault | sessions | caught | before the marks are opened | pairs with the cheater |");
+    println!("| --- | --- | --- | --- | --- |");
+    for (at, (name, fault)) in faults.iter().enumerate() {
+        // The gate tries one bit of each kind and stage, and all lies about proofs and openings.
+        if sessions.is_none() && matches!(fault, Fault::Made(..)) && at % 4 != 0 {
+            continue;
+        }
+        let (mut count, mut caught, mut before, mut early, mut named) = (0, 0, 0, 0, 0);
+        for word in &drawn[at * sessions.unwrap_or(1)..(at + 1) * sessions.unwrap_or(1)] {
+            let Some((cheat, round, ended)) = fault.session(&honest, *word) else { continue };
+            count += 1;
+            let place = ended.results.iter().find_map(|end| match end {
+                Some(Outcome::Fails(place)) => Some(*place),
+                _ => None,
+            });
+            let sealed = ended.results.iter().any(|end| matches!(end, Some(Outcome::Sealed(_))));
+            caught += usize::from(place.is_some() && !sealed);
+            // Lies at the opening itself spoil it, and reveal nothing.
+            if round + 1 < opened {
+                early += 1;
+                before += usize::from(ended.marks.iter().all(|marks| opening(marks).is_none()));
+            }
+            let pair = place.and_then(|place| judged(&ended.accounts, place));
+            named += usize::from(pair.is_some_and(|pair| pair.contains(&cheat)));
+        }
+        println!("| {name} | {count} | {caught} | {before} of {early} | {named} |");
+        assert_eq!((caught, before, named), (count, early, count), "{name}");
+        assert!(count > 0 || name.contains("permutation"), "{name}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Statements of computing parties: the named peers, and the evidence. Peers 3, 1 and 0 compute.
+
+use super::*;
+use crate::crypto::identity::Identity;
+use crate::protocol::context::Context;
+use crate::protocol::signed::Signed;
+use crate::protocol::wire;
+use crate::session::{SessionId, Timing};
+use crate::tasks::xclp::accounts::{Statement, Topic, named};
+use flyswarm_mpc::shares::accounts::{Account, Place};
+use flyswarm_sealed_sum::session::{Member, Settings};
+
+const PARTIES: [Peer; 3] = [Peer(3), Peer(1), Peer(0)];
+
+/// Returns the constants of a node of five peers.
+pub(super) fn context(me: u16) -> Arc<Context> {
+    let mut identities: Vec<Identity> = (0..5).map(|seed| Identity::from_seed([seed; 32])).collect();
+    identities.sort_by_key(Identity::public);
+    let member = |(peer, identity): (usize, &Identity)| Member {
+        key: identity.public(),
+        name: format!("peer-{peer}"),
+    };
+    let settings = Settings {
+        id: SessionId([9; 32]),
+        roster: identities.iter().enumerate().map(member).collect(),
+        committee: (0..5).map(Peer).collect(),
+        quorum: 3,
+        min_peers: 3,
+        collusion_threshold: 0.0,
+        timing: Timing::default(),
+        fields: Vec::new(),
+    };
+    Arc::new(Context::new(settings, Peer(me), identities.swap_remove(usize::from(me)), Vec::new()))
+}
+
+/// Checks that each honest peer that names somebody names the cheater, or the same pair with it, with evidence
+/// that anybody can check, and that no honest peer suspects another. Returns the named peers.
+fn only_the_cheater(net: &Net, cheater: Peer, what: &str) -> BTreeSet<Vec<Peer>> {
+    let honest = net.named.iter().filter(|(by, ..)| *by != cheater);
+    let all: BTreeSet<Vec<Peer>> = honest
+        .map(|(by, peers, evidence)| {
+            let evidence: Vec<Signed<Statement>> = wire::decode_item(evidence).expect("evidence");
+            assert_eq!(named(&context(by.0), &evidence).as_ref(), Some(peers), "{what}: evidence of {by}");
+            peers.clone()
+        })
+        .collect();
+    assert!(all.iter().all(|peers| peers.contains(&cheater)), "{what}: {all:?}");
+    let suspects = net.suspects.iter().filter(|(by, _)| *by != cheater);
+    assert!(suspects.clone().all(|(_, peer)| *peer == cheater), "{what}: {:?}", net.suspects);
+    assert!(
+        net.blamed.iter().all(|(by, peer, _)| *by == cheater || *peer == cheater),
+        "{what}: {:?}",
+        net.blamed
+    );
+    all
+}
+
+/// Lets heartbeats pass until the honest peers have given up, without messages of the cheater.
+fn wait(net: &mut Net, silent: Peer) {
+    for second in 1..=20 {
+        net.now = Time(1).plus_ms(1000 * second);
+        for peer in PARTIES.into_iter().filter(|peer| *peer != silent) {
+            net.give(peer, Input::Timer(0));
+        }
+        net.deliver(|from, _, _, _| from != silent);
+    }
+}
+
+#[test]
+fn a_wrong_bit_of_a_party_is_named_by_every_peer_with_evidence() {
+    let mut rounds = 0;
+    Net::computing(&outs()).run(|_, _, body, _| {
+        if let Body::Part { what: What::Round(round), .. } = body {
+            rounds = rounds.max(*round);
+        }
+    });
+    for (at, cheater) in PARTIES.into_iter().cycle().take(9).enumerate() {
+        let changed = 1 + (at as u32 * 7919) % (rounds - 2);
+        let (mut net, mut done) = (Net::computing(&outs()), false);
+        net.run(|from, _, body, data| {
+            let later = matches!(body, Body::Part { what: What::Round(round), .. } if *round >= changed);
+            if from == cheater && later && !done && !data.is_empty() {
+                data[0] ^= 1;
+                done = true;
+            }
+        });
+        let what = format!("round {changed} of {cheater}");
+        let all = only_the_cheater(&net, cheater, &what);
+        assert_eq!((all.len(), computed(&net).len()), (1, 0), "{what}: all name the same peers");
+        let by: BTreeSet<Peer> = net.named.iter().map(|(by, ..)| *by).collect();
+        assert_eq!(by, (0..5).map(Peer).collect(), "{what}: also peers that do not compute");
+        let honest =
+            *all.first().and_then(|pair| pair.iter().find(|peer| **peer != cheater)).expect("a pair");
+        assert!(net.suspects.contains(&(honest, cheater)), "{what}: {:?}", net.suspects);
+    }
+}
+
+/// Runs until this round, then lets the cheater send statements to peers.
+fn with_statements(cheater: Peer, round: u32, statements: impl Fn(Peer) -> Vec<Signed<Statement>>) -> Net {
+    let (mut net, mut said) = (Net::computing(&outs()), false);
+    for peer in (0..5).map(Peer) {
+        net.give(peer, Input::Start);
+    }
+    while let Some((from, to, message)) = net.queue.pop_front() {
+        let (body, _) = read(message.clone()).expect("said by machines");
+        if !said && matches!(body, Body::Part { what: What::Round(at), .. } if at == round) {
+            said = true;
+            for peer in (0..5).map(Peer).filter(|peer| *peer != cheater) {
+                let statements = statements(peer);
+                if !statements.is_empty() {
+                    let message = content(&Body::Statements(statements), Bytes::new());
+                    net.queue.push_front((cheater, peer, message));
+                }
+            }
+        }
+        // The cheater hears of no statement, so it answers none.
+        if to != cheater || !matches!(body, Body::Statements(_)) {
+            net.give(to, Input::Message { from, message });
+        }
+    }
+    assert!(said);
+    net
+}
+
+fn statement(author: Peer, begins: bool, topic: Topic) -> Signed<Statement> {
+    let sum = setup(author.0, 1, Excluded::default()).sum;
+    Signed::new(&context(author.0), Statement { sum, parties: PARTIES, begins, topic })
+}
+
+fn account(place: Place, accepts: bool, told: u8) -> Topic {
+    Topic::Check(place, Account { accepts, ..Account::new([[told; 32]; 2]) })
+}
+
+/// Returns the place of a check, and a later round.
+fn checked() -> (Place, u32) {
+    let (mut net, mut last) = (Net::computing(&outs()), 0);
+    net.run(|from, _, body, data| {
+        if let Body::Part { what: What::Round(round), .. } = body {
+            last = last.max(*round);
+            if from == Peer(0) && *round == 30 && !data.is_empty() {
+                data[0] ^= 1;
+            }
+        }
+    });
+    let evidence: Vec<Signed<Statement>> = wire::decode_item(&net.named[0].2).expect("evidence");
+    (evidence[0].item.place().expect("a check"), last + 3)
+}
+
+#[test]
+fn a_party_that_says_two_things_is_named_alone_and_one_that_is_silent_or_lies_in_a_pair() {
+    let (cheater, (place, round)) = (Peer(0), checked());
+    let says =
+        |statements: &dyn Fn(Peer) -> Vec<Signed<Statement>>| with_statements(cheater, round, statements);
+    let other = Place { chunk: place.chunk + 1, ..place };
+    // It says that its coins differ, and nothing more of the accounts of others is wrong.
+    let net = says(&|_| vec![statement(cheater, true, account(place, false, 1))]);
+    assert_eq!(only_the_cheater(&net, cheater, "a false account").len(), 1);
+    // Each of the two gets another account, and passes it on.
+    let net = says(&|to| vec![statement(cheater, true, account(place, false, to.0 as u8))]);
+    let all = only_the_cheater(&net, cheater, "two accounts");
+    assert!(all.contains(&vec![cheater]), "{all:?}");
+    assert!(net.blamed.iter().any(|(_, peer, _)| *peer == cheater));
+    // It begins twice.
+    let net =
+        says(&|_| [place, other].map(|place| statement(cheater, true, account(place, false, 1))).to_vec());
+    assert!(only_the_cheater(&net, cheater, "two beginnings").contains(&vec![cheater]));
+    // It begins, and its account shows no failure.
+    let net = says(&|_| vec![statement(cheater, true, account(place, true, 1))]);
+    assert_eq!(only_the_cheater(&net, cheater, "no failure"), [vec![cheater]].into());
+    // It speaks of a place that is not reached.
+    let net = says(&|_| vec![statement(cheater, true, account(Place { chunk: 9999, ..place }, false, 1))]);
+    assert!(only_the_cheater(&net, cheater, "no place").is_empty() && !net.suspects.is_empty());
+    // It tells one peer alone, or an owner alone.
+    for only in [Peer(1), Peer(3), Peer(2)] {
+        let net = says(&|to| match to == only {
+            true => vec![statement(cheater, true, account(place, false, 1))],
+            false => Vec::new(),
+        });
+        only_the_cheater(&net, cheater, "told to one");
+    }
+    // It answers what no party has begun.
+    let net = says(&|_| vec![statement(cheater, false, account(place, false, 1))]);
+    assert!(only_the_cheater(&net, cheater, "an answer to nothing").is_empty() && !net.blamed.is_empty());
+    // Another peer's signature, another view, another peer.
+    let mut forged = statement(cheater, true, account(place, false, 1));
+    forged.author = Peer(1);
+    let net = says(&|_| vec![forged.clone()]);
+    assert!(only_the_cheater(&net, cheater, "a forged account").is_empty() && !net.blamed.is_empty());
+    let mut later = statement(cheater, true, account(place, false, 1));
+    later.item.sum.slot += 1;
+    let net = says(&|_| vec![later.clone()]);
+    assert!(only_the_cheater(&net, cheater, "another view").is_empty() && !net.blamed.is_empty());
+    let net = says(&|_| vec![statement(cheater, true, account(place, false, 1)); 11]);
+    assert!(only_the_cheater(&net, cheater, "too many").is_empty() && !net.blamed.is_empty());
+}
+
+#[test]
+fn a_party_that_does_not_answer_is_given_up_and_nobody_else_is() {
+    for cheater in PARTIES {
+        let (mut net, mut done) = (Net::computing(&outs()), false);
+        for peer in (0..5).map(Peer) {
+            net.give(peer, Input::Start);
+        }
+        net.deliver(|from, _, body, data| {
+            if from == cheater && matches!(body, Body::Part { what: What::Round(40), .. }) && !data.is_empty()
+            {
+                data[0] ^= 1;
+                done = true;
+            }
+            from != cheater || !matches!(body, Body::Statements(_))
+        });
+        assert!(done);
+        wait(&mut net, cheater);
+        let all = only_the_cheater(&net, cheater, "silent");
+        let honest: Vec<Peer> = PARTIES.into_iter().filter(|peer| *peer != cheater).collect();
+        assert!(all.is_empty() && honest.iter().all(|&peer| net.suspects.contains(&(peer, cheater))));
+    }
+}
+
+#[test]
+fn a_party_that_keeps_its_rounds_from_one_other_is_in_the_named_pair() {
+    for cheater in PARTIES {
+        for victim in PARTIES.into_iter().filter(|peer| *peer != cheater) {
+            let mut net = Net::computing(&outs());
+            for peer in (0..5).map(Peer) {
+                net.give(peer, Input::Start);
+            }
+            let keeps = |from: Peer, to: Peer, body: &Body| {
+                (from, to) == (cheater, victim) && matches!(body, Body::Part { what: What::Round(30..), .. })
+            };
+            net.deliver(|from, to, body, _| !keeps(from, to, body));
+            // The cheater sends signs of life to the victim, and follows the rules otherwise.
+            for second in 1..=20 {
+                net.now = Time(1).plus_ms(1000 * second);
+                net.queue.push_back((cheater, victim, content(&Body::KeepAlive, Bytes::new())));
+                PARTIES.iter().for_each(|&peer| net.give(peer, Input::Timer(0)));
+                net.deliver(|from, to, body, _| !keeps(from, to, body));
+            }
+            let all = only_the_cheater(&net, cheater, &format!("{cheater} keeps from {victim}"));
+            let pair = all.first().expect("a pair").clone();
+            assert_eq!(BTreeSet::from_iter(pair), [cheater, victim].into());
+            assert!(net.suspects.contains(&(victim, cheater)), "{:?}", net.suspects);
+        }
+    }
+}
+
+#[test]
+fn evidence_that_is_not_complete_or_not_of_one_view_names_nobody() {
+    let at = |author: u16, begins: bool, accepts: bool| {
+        statement(Peer(author), begins, account(Place { chunk: 7, number: 0 }, accepts, 1))
+    };
+    let (ctx, all) = (context(2), [at(3, true, false), at(1, false, true), at(0, false, true)]);
+    // Party 0, peer 3, refuses, and all that the others told it is the same: it is peer 3 or peer 0.
+    assert_eq!(named(&ctx, &all), Some(vec![Peer(3), Peer(0)]));
+    assert_eq!(named(&ctx, &all[..2]), None, "one party has not spoken");
+    assert_eq!(named(&ctx, &[]), None);
+    let none = [at(3, false, false), all[1].clone(), all[2].clone()];
+    assert_eq!(named(&ctx, &none), None, "no party has begun");
+    let fine = [at(3, true, true), all[1].clone(), all[2].clone()];
+    assert_eq!(named(&ctx, &fine), Some(vec![Peer(3)]), "nothing fails there");
+    let mut forged = all.clone();
+    forged[1].author = Peer(0);
+    assert_eq!(named(&ctx, &forged), None, "a wrong signature");
+    let mut view = all.clone();
+    let item = Statement { sum: SumId { slot: 9, ..view[1].item.sum }, ..view[1].item.clone() };
+    view[1] = Signed::new(&context(1), item);
+    assert_eq!(named(&ctx, &view), None, "two views");
+    let stranger = [
+        all[0].clone(),
+        all[1].clone(),
+        statement(Peer(2), false, account(Place { chunk: 7, number: 0 }, true, 1)),
+    ];
+    assert_eq!(named(&ctx, &stranger), None, "an author that does not compute");
+    let place = [
+        all[0].clone(),
+        all[1].clone(),
+        statement(Peer(0), false, account(Place { chunk: 8, number: 0 }, true, 1)),
+    ];
+    assert_eq!(named(&ctx, &place), None, "two places");
+    assert_eq!(named(&ctx, &[all[0].clone(), at(3, true, true)]), Some(vec![Peer(3)]));
+}
