@@ -156,8 +156,8 @@ pub(super) async fn quantiles(mut context: Context, scale: &Scale, owners: Vec<S
 
 /// Returns for each owner and quantile what is added to the rows below the block, then what is added to each
 /// word of the first block, so that they are those of the chosen block. With a bit z of each value but the
-/// last that is 1 if the chosen value is larger, that is the sum of z times the rows in the value's block, and
-/// of z times the difference between the next block and this one.
+/// last that is 1 if the chosen value is larger, that is the sum of z times the rows in the value's block,
+/// and of z times the difference between the next block and this one.
 async fn select(
     context: &mut Context,
     paths: &[Path],
