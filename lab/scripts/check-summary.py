@@ -8,7 +8,8 @@ pooled rows it computes with the standard library alone: every count, mean and s
 cells that pass. Each number of the result must be that of the pooled rows. No cell may be
 open that does not pass. Every peer must have the same file. No closed cell may follow from open ones, by
 elimination over fractions, over all tables of the session. `--plant` opens one closed cell in a copy of the
-result first, so the audit must find another one.
+result first, so the audit must find another one. Quantiles must be those of the sorted rows, and open only with
+enough rows of enough peers on both sides.
 """
 
 import argparse
@@ -29,6 +30,7 @@ import time
 LEVELS = {"arm": ["a", "b", "c"], "sex": ["f", "m"], "stage": ["1", "2", "3"]}
 MISSING = {"sex", "stage", "bmi"}
 NUMBERS = {"age": 0.1, "bmi": 0.01, "smoker": 1.0}
+RANGES = {"age": (0.0, 120.0), "bmi": (10.0, 50.0), "smoker": (-1.0, 2.0)}
 THRESHOLD, CONTRIBUTORS, REST = 10, 3, 5
 
 
@@ -67,7 +69,8 @@ def join(program: pathlib.Path, folder: pathlib.Path, parts: list[list[dict[str,
     names, ports = [f"p{i}" for i in range(len(parts))], [port() for _ in parts]
     text = (f'name = "s"\nrun_id = "{os.urandom(16).hex()}"\ncreated = 2026-11-22T16:05:06Z\ntask = "summary"\n'
             f'[data]\nscaling = "none"\n{table()}[summary]\nby = "arm"\ngrid = 0.1\n'
-            f'grids = {{ bmi = 0.01, smoker = 1.0 }}\ntable = [{{ rows = "sex", columns = "stage" }}]\n'
+            f'grids = {{ bmi = 0.01, smoker = 1.0 }}\n'
+            f'ranges = {{ {", ".join(f"{name} = {list(ends)}" for name, ends in RANGES.items())} }}\ntable = [{{ rows = "sex", columns = "stage" }}]\n'
             f'cheaters = "{"caught" if caught else "trusted"}"\n')
     for name, own in zip(names, ports):
         run("id", "--new", "--key", f"{name}.key")
@@ -109,12 +112,40 @@ def level(row: dict[str, str], column: str) -> str:
     return row[column] or "missing"
 
 
+def enough_rows(own: list[int]) -> bool:
+    """Returns whether rows of each peer pass as a cell."""
+    pooled = sum(own)
+    return (pooled >= THRESHOLD and sum(rows > 0 for rows in own) >= CONTRIBUTORS
+            and all(pooled - rows >= REST for rows in own))
+
+
+def check_quantiles(result: dict, parts: list[list[dict[str, str]]]) -> None:
+    opened = 0
+    for column in result["columns"]:
+        grid = NUMBERS.get(column["name"])
+        for place, (group, found) in enumerate(zip(result["groups"], column.get("quantiles", []))):
+            keep = {} if group == "all" else {"arm": group}
+            values = [[round(struct.unpack("f", struct.pack("f", float(row[column["name"]])))[0] / grid) for row in part
+                       if row[column["name"]] and all(level(row, c) == v for c, v in keep.items())] for part in parts]
+            ordered = sorted(sum(values, []))
+            present = column["levels"].index("present")
+            for twentieths, value in zip((1, 5, 10, 15, 19), found):
+                if not ordered:
+                    require(value is None, f"no quantile of {column['name']} of {group}")
+                    continue
+                exact = ordered[max(0, -(-twentieths * len(ordered) // 20) - 1)]
+                sides = [[sum(x < exact for x in own) for own in values], [sum(x > exact for x in own) for own in values]]
+                may = all(map(enough_rows, sides)) and column["counts"][present][place] is not None
+                if (value is not None) != may or value not in (None, exact):
+                    sys.exit(f"FAILED  {column['name']} of {group}: {twentieths}/20 is {value}, exact {exact}, opens: {may}")
+                opened += value is not None
+    require(opened > 0, f"{opened} quantiles are those of the pooled rows, and only those open that may")
+
+
 def passes(parts: list[list[dict[str, str]]], keep: dict[str, str]) -> tuple[int, bool]:
     """Returns the pooled count of the rows with these levels, and whether it passes."""
     own = [sum(all(level(row, column) == value for column, value in keep.items()) for row in part) for part in parts]
-    pooled = sum(own)
-    enough = (pooled >= THRESHOLD and sum(rows > 0 for rows in own) >= CONTRIBUTORS
-              and all(pooled - rows >= REST for rows in own))
+    pooled, enough = sum(own), enough_rows(own)
     return pooled, enough or (pooled == 0 and "missing" in keep.values())
 
 
@@ -228,6 +259,7 @@ def main() -> None:
         result = join(given.program.resolve(), pathlib.Path(folder), parts, given.caught)
         print(f"{given.peers} peers, {given.rows} rows: {time.monotonic() - started:.1f} s with starting and ending")
     check_numbers(result, parts)
+    check_quantiles(result, parts)
     found = cells(result)
     if given.plant:
         closed = [cell for cell, count in found.items() if count is None]

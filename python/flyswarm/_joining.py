@@ -118,6 +118,9 @@ class Joined(Generic[Result]):
     def table(self, number=0):
         """Returns a table of a session of the task "summary", as its report prints it.
 
+        Table 1 has the columns "SMD" and "p" if there are groups to compare. "closed" is a number that does
+        not open, or a test that needs one. `to_csv` and `to_markdown` of the data frame export it.
+
         Parameters
         ----------
         number : int

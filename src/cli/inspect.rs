@@ -42,6 +42,9 @@ pub(super) struct Inspect {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// Print the tables of a summary as CSV
+    #[arg(long, conflicts_with_all = ["json", "digest", "data"])]
+    pub(super) csv: bool,
 }
 
 impl Inspect {
@@ -50,6 +53,14 @@ impl Inspect {
             return digest::print_all(&self.files, self.json, out);
         }
         match &self.files[..] {
+            [file] if self.csv => match kind::csv(file)? {
+                Some(text) => print(out, &text),
+                None => {
+                    let text =
+                        format!("{}: --csv: this file has no tables; a summary has some", file.display());
+                    Err(Failure::Input(text))
+                }
+            },
             [file] if self.data.is_none() => {
                 let text = shown(file, self.json)?;
                 written(writeln!(out, "{}", text.trim_end()), "standard output")

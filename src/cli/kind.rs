@@ -39,6 +39,16 @@ pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
     contents(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
 }
 
+/// Returns the tables of a result file as CSV; `None` if it has none.
+pub(super) fn csv(path: &Path) -> Result<Option<String>, Failure> {
+    let start = start(path).unwrap_or_default();
+    let written = |kind: &&crate::tasks::TaskKind| kind.results.iter().any(|file| (file.recognised)(&start));
+    let Some(csv) = tasks::kinds().find(written).and_then(|kind| kind.csv) else { return Ok(None) };
+    let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let bytes = std::fs::read(path).map_err(|error| for_io(&error, wrong(&error)))?;
+    csv(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
+}
+
 /// Returns `a receipt`, `a model` and so on; `None` if this program writes no such file.
 pub(super) fn of(path: &Path) -> Option<&'static str> {
     let bytes = start(path)?;

@@ -185,6 +185,15 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Checks the next session of a series, in which `changed` peers join or leave. Returns a warning that
+    /// replaces the general one.
+    ///
+    /// # Errors
+    /// A line that says why the results of both sessions would show the part of too few peers.
+    fn check_next(&self, _changed: usize, _contributors: usize) -> Result<Option<&'static str>, String> {
+        Ok(None)
+    }
+
     /// Returns what a peer releases with noise if the session has a `privacy.epsilon`.
     fn release(&self, _data: &DataSpec) -> Release {
         Release::Nothing

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::scenario::{Data, Scenario, ScenarioError, Split};
 use crate::crypto::stream::Stream;
 use crate::data::digits::digits;
-use crate::data::groups::Units;
+use crate::data::groups::{self, Units};
 use crate::data::prepare::publish::Rule;
 use crate::data::prepare::whole::{load_drafted, load_whole};
 use crate::data::split::train_test;
-use crate::data::{Dataset, Expected, deal};
+use crate::data::{Dataset, Expected, LabelColumn, deal};
 use crate::session::{DataSpec, Description, Peer, Scaling};
 use crate::tasks::Rows;
 pub use crate::tasks::compare::DealtRows;
@@ -33,7 +33,14 @@ impl DealtRows {
         let (all, guessed) =
             if data.set == "digits" { (digits(), None) } else { Self::read(scenario, folder)? };
         let seed = seed.to_le_bytes();
-        let mut split = train_test(&all, data.test_percent, &seed);
+        // Rows without labels are dealt like rows of one class. No result is tested on them.
+        let class_of = |rows: &Dataset| {
+            let labels = rows.labels();
+            if labels.is_empty() { vec![0; rows.rows()] } else { labels.to_vec() }
+        };
+        let test_percent = if all.labels().is_empty() { 0 } else { data.test_percent };
+        let labels = class_of(&all);
+        let mut split = train_test(groups::Rows::new(&labels, all.groups()), test_percent, &seed);
         if data.rows > 0 && data.rows < split.train.len() {
             deal::shuffle(&mut split.train, &mut Stream::new(&seed, "simulation/rows", &[]));
             split.train.truncate(data.rows);
@@ -41,8 +48,9 @@ impl DealtRows {
         }
         let (train, test) = (all.subset(&split.train), all.subset(&split.test));
         // All rows of a patient belong to one hospital.
-        let units = Units::of(&train);
-        let (labels, classes, peers) = (units.labels(), train.classes().len(), usize::from(peers));
+        let labels = class_of(&train);
+        let units = Units::of(groups::Rows::new(&labels, train.groups()));
+        let (labels, classes, peers) = (units.labels(), train.classes().len().max(1), usize::from(peers));
         let dealt = match data.split {
             Split::Even => deal::even(units.len(), peers, &seed),
             Split::ByClass => deal::by_classes(labels, classes, peers, data.holders, &seed),
@@ -98,7 +106,13 @@ impl DealtRows {
         let data = &scenario.data;
         let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
         let contents = data.contents.as_ref();
-        let expected = Expected { labels_file: labels.as_deref(), contents, ..Expected::default() };
+        // With a session that names columns and no classes, rows have no labels, as with `join`.
+        let unlabelled = scenario.played.as_ref().is_some_and(|session| {
+            let spec = &session.data;
+            spec.classes.is_empty() && (spec.preparation.is_some() || !spec.columns.is_empty())
+        });
+        let label = if unlabelled { LabelColumn::None } else { LabelColumn::default() };
+        let expected = Expected { labels_file: labels.as_deref(), contents, label, ..Expected::default() };
         let set = folder.join(&data.set);
         let failed = |error: &dyn std::fmt::Display| ScenarioError(error.to_string());
         let of_session = || {

@@ -138,6 +138,8 @@ pub struct TaskKind {
     pub evaluation_note: fn(&Session) -> Option<&'static str>,
     /// Kinds of file that the task's result is written to. Default: none.
     pub results: &'static [ResultFile],
+    /// Returns the tables in a result file as CSV, for `flyswarm inspect --csv`. Default: `None`.
+    pub csv: Option<fn(&[u8]) -> Result<String, String>>,
     /// Description of the rows that a digest of a peer's rows covers, shown in its receipt. Default:
     /// every row that was given to the session.
     pub digest_covers: &'static str,
@@ -180,6 +182,7 @@ impl TaskKind {
             forecast: |_, _| Ok(None),
             evaluation_note: |_| None,
             results: &[],
+            csv: None,
             digest_covers: "every row that was given to the session",
             demo: None,
             compare: |_, _| Worth::default(),

@@ -44,6 +44,7 @@ pub mod permutation;
 pub mod primitives;
 pub mod program;
 pub mod proofs;
+pub mod quantiles;
 pub mod ring;
 pub mod round;
 pub mod shuffle;

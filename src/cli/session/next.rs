@@ -49,12 +49,14 @@ impl NextArguments {
         let old = load(&self.old)?;
         let changed = self.add.len() + self.remove.len();
         let next = self.next(&old)?;
+        let contributors = usize::from(next.privacy.min_contributors);
+        let of_task = next.task.check_next(changed, contributors).map_err(Failure::Input)?;
+        let warning = of_task.map_or_else(|| difference(&next, changed), str::to_owned);
         let file = self.out.clone().unwrap_or_else(|| self.old.with_file_name(format!("{}.toml", next.name)));
         output::check(&file, self.force)?;
         let text = next.to_toml();
         Session::parse(&text)?;
         output::write(&file, text.as_bytes(), self.force)?;
-        let warning = difference(&next, changed);
         let place = next.run.place();
         if self.json {
             let value = json!({

@@ -114,6 +114,26 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_of_rows_without_labels_is_played_on_all_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |row: u32| format!("{},{}\n", ["a", "b"][row as usize % 2], 20 + row % 50);
+        let rows = "arm,age\n".to_owned() + &(0..700).map(line).collect::<String>();
+        std::fs::write(folder.path().join("rows.csv"), rows).unwrap();
+        let text = "[data]\nscaling = \"none\"\n[table]\n[[table.column]]\nname = \"arm\"\nkind = \"category\"\n\
+                    levels = [\"a\", \"b\"]\n[[table.column]]\nname = \"age\"\nkind = \"number\"\n\
+                    [summary]\nby = \"arm\"\ngrid = 1.0\nranges = { age = [0.0, 100.0] }\ncheaters = \"trusted\"";
+        let mut scenario = Scenario::default();
+        scenario.data.set = "rows.csv".to_owned();
+        scenario.take_settings(&session("summary", text)).unwrap();
+        let dealt = crate::sim::rows::DealtRows::new(&scenario, folder.path()).unwrap();
+        let sizes: Vec<usize> = dealt.parts.iter().map(|part| part.data.rows()).collect();
+        assert_eq!(sizes, [100; 7], "no row is held out");
+        let report = crate::sim::run::run("test", &scenario, folder.path(), &mut |_| {}).unwrap();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        assert_eq!(report.finished, 7, "{:?}", report.unfinished);
+    }
+
+    #[test]
     fn a_scenario_that_does_not_fit_the_session_is_refused() {
         let data = "features = 64\nclasses = [\"0\", \"1\"]";
         let asked = session("xclp", &format!("[data]\n{data}"));

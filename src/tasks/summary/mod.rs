@@ -7,8 +7,11 @@
 //! the last two the vectors are the parties' shares, so a sum of the session opens them, and no peer sees
 //! anything before the committee has decided whose rows were counted.
 
+mod columns;
+mod difference;
 mod result;
 mod spec;
+mod suppress;
 mod table;
 mod task;
 #[cfg(test)]
@@ -28,7 +31,12 @@ use task::Summary;
 pub static KIND: TaskKind = TaskKind {
     has_classes: false,
     options: &[
-        TaskOption::field("by", "COLUMN", "summary.by", "Also summarise each level of this category"),
+        TaskOption::field(
+            "by",
+            "COLUMN[,COLUMN]",
+            "summary.by",
+            "Also summarise each level of this category, or of two together",
+        ),
         TaskOption::field(
             "grid",
             "STEP",
@@ -43,6 +51,7 @@ pub static KIND: TaskKind = TaskKind {
         ),
     ],
     fill,
+    csv: Some(csv),
     results: &[ResultFile { name: "a summary", recognised, contents: Some(contents) }],
     ..TaskKind::new(
         "summary",
@@ -66,6 +75,10 @@ fn recognised(start: &[u8]) -> bool {
 fn contents(bytes: &[u8]) -> Result<Contents, String> {
     let file = File::read(bytes)?;
     Ok(Contents { kind: "summary", digest: file.digest(), text: file.text(), json: file.json() })
+}
+
+fn csv(bytes: &[u8]) -> Result<String, String> {
+    File::read(bytes).map(|file| file.csv())
 }
 
 /// Returns the task with these parameters.

@@ -1,12 +1,15 @@
 //! The file of the result, and its tables for people.
 
 use flyswarm_mpc::shares::cells::Opened;
+use flyswarm_mpc::shares::quantiles::QUANTILES;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::columns::{Values, Variable};
+use super::difference::{Difference, of_counts, of_means};
 use super::spec::SummarySpec;
-use super::table::{Layout, Table, Values};
+use super::table::{Layout, MISSING, Table};
 use crate::session::Session;
 
 /// First field of the result's file.
@@ -25,8 +28,9 @@ pub(super) struct File {
     threshold: u32,
     min_contributors: u16,
     rest: u32,
-    by: Option<String>,
-    /// "all", then the levels of the grouping column.
+    /// Grouping columns, at most two.
+    by: Vec<String>,
+    /// "all", then the levels of the grouping column; of two, each level of the first with each of the second.
     groups: Vec<String>,
     /// Rows of each group; null if the number stays closed.
     rows: Vec<Option<u64>>,
@@ -49,6 +53,10 @@ struct Column {
     /// Of numbers, for each group.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     moments: Vec<Option<Moments>>,
+    /// Of numbers with a range, for each group: the 5th percentile, the lower quartile, the median, the upper
+    /// quartile and the 95th percentile, in steps of the grid.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    quantiles: Vec<[Option<i64>; QUANTILES.len()]>,
 }
 
 /// Sum and sum of squares in steps of the grid, mean and standard deviation.
@@ -87,6 +95,10 @@ impl Moments {
     }
 }
 
+fn count(count: Option<u64>) -> String {
+    count.map_or_else(|| CLOSED.to_owned(), |count| count.to_string())
+}
+
 impl File {
     /// Makes the file from the opened numbers: cells, then two sums for each measure.
     pub(super) fn new(
@@ -96,13 +108,14 @@ impl File {
         open: &Opened,
         numbers: &[u64],
     ) -> Self {
+        let open_measures = open.measures.len();
         let cell = |at: usize| numbers.get(at).copied().filter(|_| open.cells.get(at) == Some(&true));
         let names = |levels: Vec<&str>| levels.into_iter().map(str::to_owned).collect::<Vec<_>>();
         let by = layout.by.map(|by| (by, &layout.variables[by]));
         let groups = by.map(|(_, by)| names(by.levels())).unwrap_or_default();
         let rows = (0..groups.len()).filter_map(|group| Some(cell(layout.one(by?.0, group))));
         let rows = std::iter::once(cell(0)).chain(rows).collect();
-        let column = |(at, variable): (usize, &super::table::Variable)| {
+        let column = |(at, variable): (usize, &Variable)| {
             let table =
                 layout.tables.iter().find(|table| table.rows == at && Some(table.columns) == layout.by);
             let counts = |level: usize| {
@@ -114,12 +127,22 @@ impl File {
             let (kind, grid) = match &variable.values {
                 Values::Number { grid } => ("number", Some(*grid)),
                 Values::Ordinal(_) => ("ordinal", None),
-                Values::Category(_) => ("category", None),
+                Values::Category(_) | Values::Both { .. } => ("category", None),
+            };
+            // With one group, the measure over all rows is also that of the group.
+            let measure =
+                |group: usize| layout.measure(at, group.checked_sub(1)).or_else(|| layout.measure(at, None));
+            let quantiles = |group: usize| -> Option<[Option<i64>; QUANTILES.len()]> {
+                let (first, low) = layout.first_quantile(measure(group)?)?;
+                let value = |at: usize| {
+                    let open = open.quantiles.get(first + at) == Some(&true);
+                    let found = numbers.get(layout.cells() + 2 * open_measures + first + at)?;
+                    open.then(|| found.cast_signed().saturating_add(low))
+                };
+                Some(std::array::from_fn(value))
             };
             let moments = |(group, &n): (usize, &Option<u64>)| {
-                // With one group, the measure over all rows is also that of the group.
-                let measure =
-                    layout.measure(at, group.checked_sub(1)).or_else(|| layout.measure(at, None))?;
+                let measure = measure(group)?;
                 let sums = layout.cells() + 2 * measure;
                 let (sum, squares) = (numbers.get(sums)?, numbers.get(sums + 1)?);
                 let open = open.measures.get(measure) == Some(&true);
@@ -136,6 +159,7 @@ impl File {
                 } else {
                     Vec::new()
                 },
+                quantiles: (0..=groups.len()).filter_map(quantiles).collect(),
                 counts,
             }
         };
@@ -153,7 +177,8 @@ impl File {
         let extra =
             layout.tables.iter().filter(|table| Some(table.columns) != layout.by || layout.by.is_none());
         let extra: Vec<Cross> = extra.map(cross).collect();
-        let not_by = layout.variables.iter().enumerate().filter(|(at, _)| Some(*at) != layout.by);
+        let not_by = layout.variables.iter().enumerate();
+        let not_by = not_by.filter(|(at, _)| Some(*at) != layout.by && !layout.grouping.contains(at));
         Self {
             format: FORMAT.to_owned(),
             session: session.id().to_string(),
@@ -183,6 +208,7 @@ impl File {
             column.counts.len() == column.levels.len()
                 && column.counts.iter().all(|counts| counts.len() == groups)
                 && (column.moments.is_empty() || column.moments.len() == groups)
+                && (column.quantiles.is_empty() || column.quantiles.len() == groups)
         };
         let square = |cross: &Cross| {
             cross.counts.len() == cross.row_levels.len()
@@ -206,40 +232,119 @@ impl File {
         json!(self)
     }
 
-    /// Returns the tables as lists of texts: Table 1, then the cross tables.
-    fn printed(&self) -> Vec<(String, Vec<Vec<String>>)> {
-        let count = |count: Option<u64>| count.map_or_else(|| CLOSED.to_owned(), |count| count.to_string());
-        let head = std::iter::once(String::new()).chain(self.groups.iter().cloned()).collect();
-        let rows = std::iter::once("n".to_owned()).chain(self.rows.iter().map(|&rows| count(rows))).collect();
-        let mut lines: Vec<Vec<String>> = vec![head, rows];
-        for column in &self.columns {
-            let places = column.grid.map_or(0, |grid| (1.0 - grid.log10()).ceil().clamp(0.0, 6.0) as usize);
-            if !column.moments.is_empty() {
-                let moments = column.moments.iter().map(|moments| match moments {
-                    None => CLOSED.to_owned(),
-                    Some(Moments { mean, sd, .. }) => {
-                        let sd = sd.map_or_else(|| "-".to_owned(), |sd| format!("{sd:.places$}"));
-                        format!("{mean:.places$} ({sd})")
-                    }
-                });
-                lines.push(std::iter::once(format!("{}, mean (SD)", column.name)).chain(moments).collect());
+    /// Returns the groups that a test compares, by their place: those whose rows have a level.
+    fn compared(&self) -> Vec<usize> {
+        let known = |name: &&String| !name.split(", ").any(|level| level == MISSING);
+        let groups = self.groups.iter().enumerate().skip(1);
+        groups.filter(|(_, name)| known(name)).map(|(at, _)| at).collect()
+    }
+
+    /// Returns the standardised mean difference and the p value of a column, as texts; empty ones if the
+    /// column has none.
+    fn difference(&self, column: &Column) -> [String; 2] {
+        let groups = self.compared();
+        let (found, closed) = if column.grid.is_some() {
+            // Welch's test compares two means.
+            if groups.len() != 2 {
+                return Default::default();
             }
-            for (level, counts) in column.levels.iter().zip(&column.counts) {
-                let percent = |(&own, &all): (&Option<u64>, &Option<u64>)| match (own, all) {
-                    (Some(own), Some(all)) if all > 0 => {
-                        format!("{own} ({:.1} %)", 100.0 * own as f64 / all as f64)
-                    }
-                    (own, _) => count(own),
-                };
-                let name = match (column.grid, level.as_str()) {
-                    (Some(_), "present") => format!("{}, n", column.name),
-                    _ => format!("{}: {level}", column.name),
-                };
-                lines.push(std::iter::once(name).chain(counts.iter().zip(&self.rows).map(percent)).collect());
+            let group = |&at: &usize| {
+                let moments = column.moments.get(at)?.as_ref()?;
+                Some((moments.n, moments.mean, moments.sd?))
+            };
+            let groups: Vec<_> = groups.iter().map(group).collect();
+            (of_means(&groups), groups.iter().any(Option::is_none))
+        } else {
+            let levels = column.levels.iter().zip(&column.counts).filter(|(level, _)| *level != MISSING);
+            let level = |(_, counts): (&String, &Vec<Option<u64>>)| -> Vec<Option<u64>> {
+                groups.iter().map(|&at| counts[at]).collect()
+            };
+            let levels: Vec<Vec<Option<u64>>> = levels.map(level).collect();
+            (of_counts(&levels), levels.iter().flatten().any(Option::is_none))
+        };
+        let Difference { smd, p } = found;
+        let none = || if closed { CLOSED } else { "-" }.to_owned();
+        let p = match p {
+            None => none(),
+            Some(p) if p < 0.001 => "<0.001".to_owned(),
+            Some(p) => format!("{p:.3}"),
+        };
+        let smd = match smd {
+            Some(smd) => format!("{smd:.3}"),
+            None if groups.len() == 2 => none(),
+            None => String::new(),
+        };
+        [smd, p]
+    }
+
+    /// Returns the lines of a column of Table 1.
+    fn lines_of(&self, column: &Column) -> Vec<Vec<String>> {
+        let mut lines: Vec<Vec<String>> = Vec::new();
+        let mut line = |name: String, cells: Vec<String>| lines.push([vec![name], cells].concat());
+        let grid = column.grid.unwrap_or(1.0);
+        let places = column.grid.map_or(0, |grid| (1.0 - grid.log10()).ceil().clamp(0.0, 6.0) as usize);
+        if !column.moments.is_empty() {
+            let moments = column.moments.iter().map(|moments| match moments {
+                None => CLOSED.to_owned(),
+                Some(Moments { mean, sd, .. }) => {
+                    let sd = sd.map_or_else(|| "-".to_owned(), |sd| format!("{sd:.places$}"));
+                    format!("{mean:.places$} ({sd})")
+                }
+            });
+            line(format!("{}, mean (SD)", column.name), moments.collect());
+        }
+        if !column.quantiles.is_empty() {
+            let value = |steps: &Option<i64>| {
+                steps.map_or_else(|| CLOSED.to_owned(), |steps| format!("{:.places$}", steps as f64 * grid))
+            };
+            let values: Vec<[String; QUANTILES.len()]> =
+                column.quantiles.iter().map(|quantiles| quantiles.each_ref().map(value)).collect();
+            let quartiles =
+                values.iter().map(|[_, lower, median, upper, _]| format!("{median} [{lower}, {upper}]"));
+            line(format!("{}, median [quartiles]", column.name), quartiles.collect());
+            let ends = values.iter().map(|[low, .., high]| format!("{low} to {high}"));
+            line(format!("{}, 5th to 95th percentile", column.name), ends.collect());
+        }
+        for (level, counts) in column.levels.iter().zip(&column.counts) {
+            let percent = |(&own, &all): (&Option<u64>, &Option<u64>)| match (own, all) {
+                (Some(own), Some(all)) if all > 0 => {
+                    format!("{own} ({:.1} %)", 100.0 * own as f64 / all as f64)
+                }
+                (own, _) => count(own),
+            };
+            let name = match (column.grid, level.as_str()) {
+                (Some(_), "present") => format!("{}, n", column.name),
+                _ => format!("{}: {level}", column.name),
+            };
+            line(name, counts.iter().zip(&self.rows).map(percent).collect());
+        }
+        // The test of a column is in its first line.
+        if self.compared().len() > 1 {
+            let difference = self.difference(column);
+            for (at, line) in lines.iter_mut().enumerate() {
+                line.extend(if at == 0 { difference.clone() } else { Default::default() });
             }
         }
-        let title =
-            self.by.as_ref().map_or_else(|| "All rows".to_owned(), |by| format!("All rows, and by {by}"));
+        lines
+    }
+
+    /// Returns the tables as lists of texts: Table 1, then the cross tables.
+    fn printed(&self) -> Vec<(String, Vec<Vec<String>>)> {
+        let rows = std::iter::once("n".to_owned()).chain(self.rows.iter().map(|&rows| count(rows)));
+        let mut head: Vec<String> =
+            std::iter::once(String::new()).chain(self.groups.iter().cloned()).collect();
+        let mut rows: Vec<String> = rows.collect();
+        if self.compared().len() > 1 {
+            head.extend(["SMD".to_owned(), "p".to_owned()]);
+            rows.extend([String::new(), String::new()]);
+        }
+        let lines = self.columns.iter().flat_map(|column| self.lines_of(column));
+        let lines = [head, rows].into_iter().chain(lines).collect();
+        let title = if self.by.is_empty() {
+            "All rows".to_owned()
+        } else {
+            format!("All rows, and by {}", self.by.join(" and "))
+        };
         let mut tables = vec![(title, lines)];
         for cross in &self.tables {
             let head = std::iter::once(String::new()).chain(cross.column_levels.iter().cloned()).collect();
@@ -259,10 +364,33 @@ impl File {
         tables.into_iter().map(|(title, lines)| json!({"title": title, "lines": lines})).collect()
     }
 
+    /// Returns the tables as CSV, with an empty line between two tables. A cell that a spreadsheet would take
+    /// for a formula begins with an apostrophe.
+    pub(super) fn csv(&self) -> String {
+        let cell = |cell: &String| {
+            let number =
+                |rest: &str| rest.is_empty() || rest.starts_with(|first: char| first.is_ascii_digit());
+            let formula =
+                cell.starts_with(['=', '+', '@']) || cell.strip_prefix('-').is_some_and(|rest| !number(rest));
+            let safe = if formula { format!("'{cell}") } else { cell.clone() };
+            match safe.contains([',', '"', '\n', '\r']) {
+                true => format!("\"{}\"", safe.replace('"', "\"\"")),
+                false => safe,
+            }
+        };
+        let line = |cells: &Vec<String>| cells.iter().map(cell).collect::<Vec<_>>().join(",") + "\n";
+        let table = |(title, lines): (String, Vec<Vec<String>>)| {
+            cell(&title) + "\n" + &lines.iter().map(line).collect::<String>()
+        };
+        self.printed().into_iter().map(table).collect::<Vec<_>>().join("\n")
+    }
+
     /// Returns the tables as Markdown.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "summary of session {}\n\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a cell\n",
+            "summary of session {}\n\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a cell\n\
+             A median, quartile or percentile is the value of one patient. SMD and p are those of the open \
+             numbers: Welch's t-test, Pearson's chi-square test without missing values; \"{CLOSED}\" if they need a closed one\n",
             self.session, self.threshold, self.min_contributors
         );
         for (title, lines) in self.printed() {

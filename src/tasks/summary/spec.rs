@@ -16,6 +16,8 @@ use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 /// Three members compute, and every two peers talk.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task summary: 3 compute, and every two peers talk");
+/// Most products of the quantiles: five for each value of each group of a column, for each peer.
+const MOST_PRODUCTS: usize = 1 << 25;
 const THRESHOLD: Limit = Limit::new("summary.threshold", 2, 1_000_000);
 
 /// Warning about computing members that prove nothing.
@@ -25,19 +27,30 @@ const TRUSTED: &str = "summary.cheaters is \"trusted\": a computing member that 
 const AGAIN: &str = "a second session over almost the same rows shows the difference of the two, and no threshold protects \
                      that; numbers with few different values are better described as categories (docs/statistics.md)";
 
+/// Warning about the next session of a series.
+const NEXT: &str = "rows are not compared: if between the sessions few rows change, or the rows of one peer \
+                    alone, the open tables of both sessions show the difference, and no threshold protects \
+                    it. Keep tables, groups, grids and ranges as they are, and repeat a summary only after \
+                    many rows of at least privacy.min_contributors peers have changed (docs/statistics.md)";
+
 /// Parameters of the task `summary`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummarySpec {
     /// Columns that are summarised, in this order. If empty, all columns.
     pub columns: Vec<String>,
-    /// Category or ordinal whose levels are the groups. Default: no groups.
-    pub by: Option<String>,
+    /// One or two categories or ordinals whose levels, together, are the groups. In the file, one name or a
+    /// list of names. Default: no groups.
+    #[serde(deserialize_with = "one_or_more")]
+    pub by: Vec<String>,
     /// Numbers are rounded to multiples of this step. A sum is a whole number of steps. Default 0.01. The
     /// step of dates is at least a day.
     pub grid: f64,
     /// Steps of single columns.
     pub grids: BTreeMap<String, f64>,
+    /// Smallest and largest value of columns of numbers with quantiles: median, quartiles, 5th and 95th
+    /// percentile. A quantile that is not between them, or next to one of them, stays closed.
+    pub ranges: BTreeMap<String, [f64; 2]>,
     /// Least number of rows of a cell that opens. Default 10.
     pub threshold: u32,
     /// Least number of rows of a cell that opens without the rows of any one peer. Default 5.
@@ -49,6 +62,19 @@ pub struct SummarySpec {
     pub compute: Vec<String>,
     /// `caught` if the computing parties prove their messages, or `trusted`. Default `caught`.
     pub cheaters: String,
+}
+
+fn one_or_more<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "the name of a column, or a list of names")]
+    enum Names {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match Names::deserialize(deserializer)? {
+        Names::One(name) => vec![name],
+        Names::More(names) => names,
+    })
 }
 
 /// A cross table.
@@ -65,9 +91,10 @@ impl Default for SummarySpec {
     fn default() -> Self {
         Self {
             columns: Vec::new(),
-            by: None,
+            by: Vec::new(),
             grid: 0.01,
             grids: BTreeMap::new(),
+            ranges: BTreeMap::new(),
             threshold: 10,
             rest: 5,
             table: Vec::new(),
@@ -121,7 +148,8 @@ impl Spec for SummarySpec {
     }
 
     fn normalise(&mut self) {
-        self.grids.values_mut().chain([&mut self.grid]).for_each(|grid| *grid += 0.0);
+        let ends = self.ranges.values_mut().flatten();
+        self.grids.values_mut().chain([&mut self.grid]).chain(ends).for_each(|number| *number += 0.0);
     }
 
     fn protections(&self) -> Protections {
@@ -152,11 +180,29 @@ impl Spec for SummarySpec {
         if !Cheaters::WORDS.iter().any(|(word, _)| *word == self.cheaters) {
             return Err(SessionError::value("summary.cheaters", &self.cheaters, "\"caught\" or \"trusted\""));
         }
-        self.check_compute(session)?;
-        match Layout::new(self, data) {
-            Ok(_) => Ok(()),
-            Err((field, value, limit)) => Err(SessionError::value(field, value, limit)),
+        for (name, &[low, high]) in &self.ranges {
+            let ends = || format!("[{low:?}, {high:?}]");
+            if !(low.is_finite() && high.is_finite() && low < high) {
+                let field = format!("summary.ranges, {name:?}");
+                return Err(SessionError::value(field, ends(), "a number and a larger one"));
+            }
         }
+        self.check_compute(session)?;
+        let layout = Layout::new(self, data)
+            .map_err(|(field, value, limit)| SessionError::value(field, value, limit))?;
+        let products: usize = layout
+            .rule(self, session.privacy.min_contributors)
+            .scales
+            .iter()
+            .map(|scale| scale.products(session.roster.len()))
+            .sum();
+        if products > MOST_PRODUCTS {
+            let limit = format!(
+                "at most {MOST_PRODUCTS}; fewer columns in summary.ranges, larger grids or fewer groups need less"
+            );
+            return Err(SessionError::value("the work for quantiles", products, limit));
+        }
+        Ok(())
     }
 
     fn entries(&self) -> Vec<Field> {
@@ -169,13 +215,22 @@ impl Spec for SummarySpec {
             item
         });
         let grids: Vec<Vec<u8>> = grids.collect();
+        let ranges = self.ranges.iter().map(|(name, ends)| {
+            let mut item = Vec::new();
+            put(&mut item, name.as_bytes());
+            ends.iter().for_each(|&end| item.extend(number(end)));
+            item
+        });
+        let ranges: Vec<Vec<u8>> = ranges.collect();
+        let by: Vec<&str> = self.by.iter().map(String::as_str).collect();
         let tables = self.table.iter().map(|CrossTable { rows, columns }| texts(&[rows, columns]));
         let tables: Vec<Vec<u8>> = tables.collect();
         vec![
             ("summary.columns", texts(&columns)),
-            ("summary.by", text(self.by.as_deref().unwrap_or_default())),
+            ("summary.by", texts(&by)),
             ("summary.grid", number(self.grid)),
             ("summary.grids", list(grids.iter().map(Vec::as_slice))),
+            ("summary.ranges", list(ranges.iter().map(Vec::as_slice))),
             ("summary.threshold", integer(self.threshold)),
             ("summary.rest", integer(self.rest)),
             ("summary.table", list(tables.iter().map(Vec::as_slice))),
@@ -185,19 +240,27 @@ impl Spec for SummarySpec {
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
-        let Self { columns, by, grid, grids, threshold, rest, table, compute, cheaters } = self;
+        let Self { columns, by, grid, grids, ranges, threshold, rest, table, compute, cheaters } = self;
         writeln!(out, "[summary]")?;
         // A JSON string or list of strings is also TOML.
         let about = "Columns that are summarised; if the list is empty, all. With `by`, also for each group.";
         field(about, "columns", json!(columns), out)?;
-        match by {
-            Some(by) => field("", "by", json!(by), out)?,
-            None => writeln!(out, "# by = \"arm\"")?,
+        match &by[..] {
+            [] => writeln!(out, "# by = \"arm\", or two columns: by = [\"arm\", \"sex\"]")?,
+            [one] => field("", "by", json!(one), out)?,
+            more => field("", "by", json!(more), out)?,
         }
         let about = "Numbers are rounded to multiples of this step; other steps for single columns.";
         field(about, "grid", format_args!("{grid:?}"), out)?;
         let each: Vec<_> = grids.iter().map(|(name, grid)| format!("{} = {grid:?}", json!(name))).collect();
         field("", "grids", format_args!("{{ {} }}", each.join(", ")), out)?;
+        let about = "Columns with median, quartiles, 5th and 95th percentile, each with its smallest and largest value: \
+                     { age = [0.0, 120.0] }. A quantile outside of them stays closed.";
+        let each: Vec<_> = ranges
+            .iter()
+            .map(|(name, [low, high])| format!("{} = [{low:?}, {high:?}]", json!(name)))
+            .collect();
+        field(about, "ranges", format_args!("{{ {} }}", each.join(", ")), out)?;
         let about = "A cell opens if all peers together have `threshold` rows in it, if privacy.min_contributors peers have \
                      any, and if `rest` rows remain without the rows of any one peer.";
         field(about, "threshold", threshold, out)?;
@@ -221,12 +284,15 @@ impl Spec for SummarySpec {
 
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)> {
         let Self { threshold, rest, by, .. } = self;
-        let by = by.as_ref().map_or(String::new(), |by| format!(" by {by}"));
-        let count = Layout::new(self, data).map_or(0, |layout| layout.variables.len());
+        let count = Layout::new(self, data).map_or(0, |layout| layout.columns());
+        let by = if by.is_empty() { String::new() } else { format!(" by {}", by.join(" and ")) };
         let cells = format!(
             "at least {threshold} rows of privacy.min_contributors peers, and {rest} without the rows of any one"
         );
         let mut lines = vec![("summary", format!("{count} columns{by}")), ("cells", cells)];
+        lines.extend(self.ranges.iter().map(|(name, [low, high])| {
+            ("quantiles", format!("{name}, if between {low} and {high}: the value of one patient each"))
+        }));
         lines.extend(self.table.iter().map(|table| ("table", format!("{} x {}", table.rows, table.columns))));
         let cautions = [Some(AGAIN), (!self.proves()).then_some(TRUSTED)];
         lines.extend(cautions.into_iter().flatten().map(|text| ("caution", text.to_owned())));
@@ -239,5 +305,18 @@ impl Spec for SummarySpec {
 
     fn caution(&self) -> Option<&'static str> {
         Some(AGAIN)
+    }
+
+    fn check_next(&self, changed: usize, contributors: usize) -> Result<Option<&'static str>, String> {
+        let least = contributors.max(2);
+        match changed {
+            0 => Ok(Some(NEXT)),
+            few if few < least => Err(format!(
+                "{few} of the peers would change (--add, --remove): the tables of both sessions would differ by \
+                 the rows of {few}, and a difference has no threshold. Change at least {least} peers at once \
+                 (privacy.min_contributors), or none"
+            )),
+            _ => Ok(Some(NEXT)),
+        }
     }
 }

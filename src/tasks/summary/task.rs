@@ -54,16 +54,19 @@ pub(super) fn plan(session: &Session, rule: &Rule) -> Vec<Aggregate> {
             8,
             copies(rule.pattern_words()),
             "which cells have enough rows of enough members",
-            "of each cell of the tables whether it has enough rows of enough members, but not how many; of each sum \
-             whether enough rows differ from the commonest value",
+            "of each cell of the tables whether it has enough rows of enough members, but not how many; \
+             of each sum whether enough rows differ from the commonest value; \
+             of each quantile whether enough rows are below it and above it",
         ),
         Aggregate::exact(
             "cells",
             8,
             copies(rule.totals()),
-            "counts, sums and sums of squares that may open",
-            "the counts, sums and sums of squares over all members of the cells that may open; nothing of one \
-             member, and nothing of other cells except that they are small or protect a small one",
+            "counts, sums, sums of squares and quantiles that may open",
+            "the counts, sums and sums of squares over all members of the cells that may open; \
+             the quantiles that may open, and each is the value of one patient; \
+             nothing else of one member, and nothing of other cells except that they are small or \
+             protect a small one",
         ),
     ]
 }
@@ -284,7 +287,10 @@ impl Summary {
         let at = at.saturating_sub(self.rule.pattern_words());
         match at.checked_sub(self.rule.cells()) {
             None => open.cells.get(at).copied().unwrap_or_default(),
-            Some(sum) => open.measures.get(sum / 2).copied().unwrap_or_default(),
+            Some(sum) => match sum.checked_sub(2 * open.measures.len()) {
+                None => open.measures.get(sum / 2).copied().unwrap_or_default(),
+                Some(quantile) => open.quantiles.get(quantile).copied().unwrap_or_default(),
+            },
         }
     }
 
@@ -405,11 +411,8 @@ impl Task for Summary {
         outcome.details.insert("tables".to_owned(), file.pages());
         outcome.warnings.extend((!compared).then(|| UNCOMPARED.to_owned()));
         let closed = open.cells.iter().filter(|open| !**open).count();
-        let summary = format!(
-            "{} columns, {closed} of {} cells stay closed",
-            self.layout.variables.len(),
-            open.cells.len()
-        );
+        let summary =
+            format!("{} columns, {closed} of {} cells stay closed", self.layout.columns(), open.cells.len());
         Ok(outcome.with_summary(summary))
     }
 

@@ -2,26 +2,19 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use flyswarm_data::prepare::{ColumnSpec, Fill, Kind, TableSchema};
-use flyswarm_mpc::shares::cells::boxed;
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
-use flyswarm_mpc::shares::input::{Announced, Inputs, parcels_of_words, unpack_words};
-use flyswarm_mpc::shares::memory::in_memory;
-use flyswarm_mpc::shares::program::Outcome;
+use flyswarm_mpc::shares::quantiles::QUANTILES;
 use proptest::prelude::*;
-use zeroize::Zeroizing;
 
-use super::table::{Equation, Layout, bucket, determined, open};
+use super::suppress::{Equation, determined, open};
+use super::table::{Layout, bucket};
 use super::*;
 use crate::Identity;
 use crate::data::Dataset;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::record::Value;
-use crate::protocol::sum_id::SumId;
 use crate::session::{DataSpec, Peer};
-use crate::tasks::xclp::computed::{Computed, inputs_digest};
-use crate::tasks::{History, Task};
+
+mod exchange;
 
 /// A session file without a roster.
 const SESSION: &str = "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\n\
@@ -50,7 +43,8 @@ fn data() -> DataSpec {
 
 fn spec() -> SummarySpec {
     let table = vec![CrossTable { rows: "sex".into(), columns: "stage".into() }];
-    SummarySpec { by: Some("arm".into()), grid: 0.1, table, ..SummarySpec::default() }
+    let ranges = [("age".to_owned(), [0.0, 80.0]), ("bmi".to_owned(), [15.0, 40.0])].into();
+    SummarySpec { by: vec!["arm".into()], grid: 0.1, ranges, table, ..SummarySpec::default() }
 }
 
 /// A row as a table has it; `None` is missing.
@@ -106,7 +100,13 @@ proptest! {
         prop_assert_eq!(sex["counts"][1][2].as_u64(), Some(count(&|row| row.1 == Some(1) && row.0 == 1)));
         prop_assert_eq!(bmi["counts"][1][0].as_u64(), Some(count(&|row| row.4.is_none())));
         let of_a = rows.iter().filter(|row| row.0 == 0);
-        let values: Vec<f64> = of_a.filter_map(|row| row.4).map(f64::from).collect();
+        let mut values: Vec<f64> = of_a.filter_map(|row| row.4).map(f64::from).collect();
+        values.sort_by(f64::total_cmp);
+        for (at, rank) in QUANTILES.into_iter().enumerate().filter(|_| !values.is_empty()) {
+            // The lower order statistic: `inverted_cdf` of NumPy.
+            let place = (rank * values.len() as u64).div_ceil(20) as usize;
+            prop_assert_eq!(bmi["quantiles"][1][at].as_i64(), Some((values[place - 1] * 10.0).round() as i64));
+        }
         if values.len() > 1 {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let spread = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
@@ -161,7 +161,35 @@ fn pattern(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
             passes(&of(cell).iter().zip(inside).map(|(all, inside)| all - inside).collect::<Vec<_>>())
         })
     });
-    Opened { cells: cells.collect(), measures: measures.collect() }
+    let quantiles =
+        plain_quantiles(rule, owners).into_iter().map(|(_, [below, above])| passes(&below) && passes(&above));
+    Opened { cells: cells.collect(), measures: measures.collect(), quantiles: quantiles.collect() }
+}
+
+/// Returns each quantile of plain words, each owner's rows below it, and those above it.
+fn plain_quantiles(rule: &Rule, owners: &[Vec<u64>]) -> Vec<(u64, [Vec<u64>; 2])> {
+    let sums = rule.cells() + (BUCKETS + 2) * rule.measures.len();
+    let first = |number: usize| sums + rule.histograms[..number].iter().sum::<usize>();
+    let mut found = Vec::new();
+    for measure in rule.scales.iter().flat_map(|scale| &scale.measures) {
+        let rows = |own: &[u64], values: std::ops::Range<usize>| -> u64 {
+            let of = |&number: &usize| {
+                let bins = &own[first(number)..][..rule.histograms[number]];
+                bins[values.start.min(bins.len())..values.end.min(bins.len())].iter().sum::<u64>()
+            };
+            measure.iter().map(of).sum()
+        };
+        let each = |values: std::ops::Range<usize>| {
+            owners.iter().map(|own| rows(own, values.clone())).collect::<Vec<u64>>()
+        };
+        let all: u64 = each(0..usize::MAX).iter().sum();
+        for rank in QUANTILES {
+            let reached = |value: &usize| 20 * each(0..value + 1).iter().sum::<u64>() >= rank * all;
+            let value = (0..).find(reached).expect("a value");
+            found.push((value as u64, [each(0..value), each(value + 1..usize::MAX)]));
+        }
+    }
+    found
 }
 
 /// Looks for what an attacker finds: closed cells that follow from open ones by exact elimination over
@@ -232,19 +260,89 @@ fn by_elimination(open: &[bool], equations: &[Equation]) -> Option<usize> {
 }
 
 fn all_open(layout: &Layout) -> Opened {
-    let measures = layout.rule(&spec(), 2).measures.len();
-    Opened { cells: vec![true; layout.cells()], measures: vec![true; measures] }
+    let rule = layout.rule(&spec(), 2);
+    Opened {
+        cells: vec![true; layout.cells()],
+        measures: vec![true; rule.measures.len()],
+        quantiles: vec![true; rule.quantiles()],
+    }
 }
 
 fn file(layout: &Layout, words: &[u64], open: &Opened) -> serde_json::Value {
     let sums = layout.cells() + BUCKETS * open.measures.len();
-    let numbers = [&words[..layout.cells()], &words[sums..]].concat();
+    let quantiles = plain_quantiles(&layout.rule(&spec(), 2), &[words.to_vec()]);
+    let quantiles: Vec<u64> = quantiles.iter().map(|(value, _)| *value).collect();
+    let sums = &words[sums..][..2 * open.measures.len()];
+    let numbers = [&words[..layout.cells()], sums, &quantiles].concat();
     let session = Session::parse(&with_roster(SESSION));
     let file = File::new(&session.expect("a session"), &spec(), layout, open, &numbers);
     let bytes = format!("{:#}\n", file.json());
     assert!(recognised(bytes.as_bytes()));
     assert_eq!(File::read(bytes.as_bytes()).expect("a file"), file);
     file.json()
+}
+
+fn some_rows() -> Vec<Vec<Vec<f32>>> {
+    let plain = |peer: usize, at: usize| {
+        let number = 7 * peer + 3 * at;
+        let bmi = (!number.is_multiple_of(9)).then_some(18.0 + number as f32 % 20.0);
+        (at % 2, Some(number % 2), Some(number % 3), (number % 70) as f32, bmi)
+    };
+    (0..5).map(|peer| (0..20 * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
+}
+
+fn with_roster(text: &str) -> String {
+    let mut keys: Vec<_> = (0..5u8).map(|i| Identity::from_seed([i; 32]).public()).collect();
+    keys.sort();
+    let entry = |(i, key)| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
+    text.to_owned() + &keys.into_iter().enumerate().map(entry).collect::<String>()
+}
+
+fn opened_file(open: impl Fn(&Layout, &mut Opened)) -> File {
+    let layout = Layout::new(&spec(), &data()).expect("fits");
+    let rows = some_rows().concat();
+    let words = layout.words(rows.iter().map(Vec::as_slice)).expect("in range");
+    let mut opened = all_open(&layout);
+    open(&layout, &mut opened);
+    File::read(format!("{:#}", file(&layout, &words, &opened)).as_bytes()).expect("a file")
+}
+
+/// Returns the cells of the line of Table 1 with this name.
+fn line_of(file: &File, name: &str) -> Vec<String> {
+    let text = file.text();
+    let line = text.lines().find(|line| line.starts_with(&format!("| {name} |")));
+    let line = line.unwrap_or_else(|| panic!("{name} in {text}"));
+    line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[test]
+fn table_1_has_a_test_of_open_numbers_and_says_which_needs_a_closed_one() {
+    // The third arm has no rows, so the level of no patient is open here and has no test.
+    let all = opened_file(|_, _| {});
+    assert_eq!(line_of(&all, "")[5..], ["SMD", "p"]);
+    assert_eq!(line_of(&all, "sex: f")[5..], ["", "-"]);
+    assert_eq!(line_of(&all, "age, median [quartiles]").len(), 7);
+    let closed = opened_file(|layout, open| open.cells[layout.two(&layout.tables[0], 0, 1)] = false);
+    assert_eq!(line_of(&closed, "sex: f")[5..], ["", "closed"]);
+    let csv = all.csv();
+    let age = csv.lines().find(|line| line.starts_with("\"age, mean (SD)\"")).expect("a line");
+    assert!(age.split(',').count() == 8 && csv.contains("\n\nsex (rows) by stage (columns)\n"), "{csv}");
+}
+
+#[test]
+fn a_file_without_groups_or_moments_is_refused_or_printed() {
+    let mut json: serde_json::Value =
+        serde_json::from_str(&format!("{:#}", opened_file(|_, _| {}).json())).unwrap();
+    for column in json["columns"].as_array_mut().unwrap() {
+        column.as_object_mut().unwrap().remove("moments");
+    }
+    let file = File::read(json.to_string().as_bytes()).expect("a file");
+    assert!(!file.text().is_empty() && !file.csv().is_empty());
+    for name in ["groups", "rows", "columns", "tables"] {
+        json[name] = serde_json::json!([]);
+    }
+    let file = File::read(json.to_string().as_bytes()).expect("a file");
+    assert!(!file.text().is_empty());
 }
 
 #[test]
@@ -309,11 +407,55 @@ fn a_value_beyond_the_grid_and_an_unknown_level_are_errors_of_one_line() {
     assert!(error.starts_with("column \"arm\": a row has no level"), "{error}");
 }
 
+/// Two grouping columns, a table with one of them, and one without.
+fn two_groups() -> SummarySpec {
+    let pair = |rows: &str, columns: &str| CrossTable { rows: rows.into(), columns: columns.into() };
+    let data = vec![pair("arm", "stage")];
+    SummarySpec { by: vec!["arm".into(), "sex".into()], table: data, ..spec() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_two_grouping_columns_equations_hold_and_no_small_cell_follows(
+        rows in prop::collection::vec((plain(), 0usize..4), 20..400), threshold in 3u32..12,
+    ) {
+        let spec = SummarySpec { threshold, rest: 1, ..two_groups() };
+        let layout = Layout::new(&spec, &data()).expect("fits");
+        let owners: Vec<Vec<u64>> = (0..4)
+            .map(|owner| {
+                let own = rows.iter().filter(|(_, peer)| *peer == owner);
+                let own: Vec<_> = own.map(|(plain, _)| row(*plain)).collect();
+                layout.words(own.iter().map(Vec::as_slice)).expect("in range")
+            })
+            .collect();
+        let count = |cell: usize| owners.iter().map(|own| own[cell]).sum::<u64>();
+        for Equation { total, parts } in layout.equations() {
+            prop_assert_eq!(count(total), parts.iter().map(|&part| count(part)).sum::<u64>());
+        }
+        let by = layout.by.expect("groups");
+        let of_group = |arm: usize, sex: Option<usize>| {
+            rows.iter().filter(|(row, _)| row.0 == arm && row.1 == sex).count() as u64
+        };
+        prop_assert_eq!(count(layout.one(by, 3)), of_group(1, Some(0)));
+        prop_assert_eq!(count(layout.one(by, 5)), of_group(1, None));
+        let pattern = pattern(&layout.rule(&spec, 2), &owners);
+        let opened = layout.open(&pattern);
+        audit(&opened.cells, &layout.equations(), &owners, &pattern.cells)?;
+        // A cell of stage and arm is the sum of those of stage, arm and sex.
+        let (both, crossed) = (&layout.tables[0], &layout.tables[3]);
+        let parts: Vec<usize> = (3..6).map(|group| layout.two(both, 1, group)).collect();
+        let equation = Equation { total: layout.two(crossed, 1, 1), parts };
+        prop_assert!(layout.equations().contains(&equation));
+    }
+}
+
 #[test]
 fn fields_that_do_not_fit_the_columns_are_refused_by_name() {
     let refusal = |spec: SummarySpec| Layout::new(&spec, &data()).unwrap_err().0;
-    assert_eq!(refusal(SummarySpec { by: Some("age".into()), ..spec() }), "summary.by");
-    assert_eq!(refusal(SummarySpec { by: Some("none".into()), ..spec() }), "summary.by");
+    assert_eq!(refusal(SummarySpec { by: vec!["age".into()], ..spec() }), "summary.by");
+    assert_eq!(refusal(SummarySpec { by: vec!["none".into()], ..spec() }), "summary.by");
     assert_eq!(
         refusal(SummarySpec { columns: vec!["sex".into(), "sex".into()], ..spec() }),
         "summary.columns"
@@ -333,197 +475,4 @@ fn fields_that_do_not_fit_the_columns_are_refused_by_name() {
     assert!(
         pooled(Fill::Pooled).is_err() && pooled(Fill::Number(1.0)).is_err() && pooled(Fill::Refuse).is_ok()
     );
-}
-
-/// Returns the tasks of five peers after the exchange, and the history of each. Peers 1, 3 and 4 computed.
-fn computed(rows: &[Vec<Vec<f32>>]) -> (Vec<Summary>, Vec<History>) {
-    let mut session = Session::parse(&with_roster(SESSION)).expect("a session");
-    session.data = data();
-    let layout = Arc::new(Layout::new(&spec(), &session.data).expect("fits"));
-    let rule = layout.rule(&spec(), 2);
-    let task = |peer: u16| {
-        let own = rows[usize::from(peer)].concat();
-        let dataset = match own.is_empty() {
-            true => Dataset::new(10, vec![0.0; 10], vec![], vec![]).expect("a row").subset(&[]),
-            false => Dataset::new(10, own, vec![], vec![]).expect("rows"),
-        };
-        Summary::new(session.clone(), spec(), layout.clone(), Peer(peer), &dataset, &[7; 32]).expect("fits")
-    };
-    let tasks: Vec<Summary> = (0..5).map(task).collect();
-    let mut held: [Vec<Inputs>; 3] = Default::default();
-    let mut commitments = Vec::new();
-    for (place, rows) in rows.iter().enumerate() {
-        let words = layout.words(rows.iter().map(Vec::as_slice)).expect("in range");
-        let parcels = parcels_of_words(&words, place, &[1, 2, 3].map(|n| Zeroizing::new([n; 32])));
-        let input = [place as u8 + 1; 32];
-        commitments.push((Peer(place as u16), input));
-        let said = Announced::of(input, &parcels);
-        for (number, held) in held.iter_mut().enumerate() {
-            held.push(unpack_words(&parcels[number], number, &said, words.len()).expect("a parcel"));
-        }
-    }
-    let run = in_memory(7, |context| {
-        let inputs = held[context.role()].clone();
-        boxed(context, rule.clone(), inputs, false)
-    });
-    let inputs = inputs_digest(commitments.iter().copied());
-    let mut vectors = Vec::new();
-    let results: Vec<Bytes> = (0u16..5)
-        .map(|peer| {
-            let number = [1, 3, 4].iter().position(|&party| party == peer);
-            let shares = number.map(|number| match &run.results[number] {
-                Outcome::Sealed(sealed) => (number as u8, sealed.to_bytes()),
-                other => panic!("{other:?}"),
-            });
-            let digest = if number.is_some() { inputs } else { [0; 32] };
-            let commitment = commitments[usize::from(peer)].1;
-            Computed { party: shares, commitment, inputs: digest }.to_bytes()
-        })
-        .collect();
-    for (task, result) in tasks.iter().zip(&results) {
-        vectors.push(task.contribution_from_exchange(1, result).expect("a vector"));
-    }
-    let histories = results.into_iter().map(|result| {
-        let mut history = History::of([(value(0, &[0, 1, 2, 3, 4]), Bytes::from(vec![5; 32]))]);
-        history.push(value(1, &[0, 1, 2, 3, 4]), Some(sum_of(4, &vectors)));
-        history.set_exchanged(1, result);
-        history
-    });
-    let histories = histories.collect();
-    (tasks, histories)
-}
-
-fn value(slot: u32, members: &[u16]) -> Value {
-    let sum = SumId { ballot: Ballot::default(), slot };
-    let members = members.iter().copied().map(Peer).collect();
-    Value { sum, members, total: [0; 32], deals: [0; 32] }
-}
-
-/// Returns the sum of vectors of words of 4 or 8 bytes.
-fn sum_of(bytes: usize, vectors: &[Bytes]) -> Bytes {
-    let word = |vector: &Bytes, at: usize| {
-        let mut word = [0; 8];
-        word[..bytes].copy_from_slice(&vector[at..at + bytes]);
-        u64::from_le_bytes(word)
-    };
-    let words = (0..vectors[0].len()).step_by(bytes);
-    let sums = words.map(|at| vectors.iter().fold(0u64, |sum, vector| sum.wrapping_add(word(vector, at))));
-    sums.flat_map(|sum| sum.to_le_bytes()[..bytes].to_vec()).collect()
-}
-
-fn with_roster(text: &str) -> String {
-    let mut keys: Vec<_> = (0..5u8).map(|i| Identity::from_seed([i; 32]).public()).collect();
-    keys.sort();
-    let entry = |(i, key)| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
-    text.to_owned() + &keys.into_iter().enumerate().map(entry).collect::<String>()
-}
-
-/// Adds a slot to all histories: the sum of the vectors of `members`, changed by `change`.
-fn add(
-    tasks: &[Summary],
-    histories: &mut [History],
-    slot: u32,
-    members: &[u16],
-    change: impl Fn(&mut Vec<u8>),
-) -> Result<(), String> {
-    let all: Vec<Peer> = members.iter().copied().map(Peer).collect();
-    tasks[0].allows(slot, &histories[0], &all)?;
-    let vectors = members.iter().map(|&peer| {
-        let at = usize::from(peer);
-        let mut vector = tasks[at].contribution(slot, &histories[at]).expect("a vector").to_vec();
-        if peer == 3 {
-            change(&mut vector);
-        }
-        Bytes::from(vector)
-    });
-    let sum = sum_of(8, &vectors.collect::<Vec<_>>());
-    histories.iter_mut().for_each(|history| history.push(value(slot, members), Some(sum.clone())));
-    tasks.iter().zip(&*histories).try_for_each(|(task, history)| task.check(slot, history))
-}
-
-fn some_rows() -> Vec<Vec<Vec<f32>>> {
-    let plain = |peer: usize, at: usize| {
-        let number = 7 * peer + 3 * at;
-        let bmi = (!number.is_multiple_of(9)).then_some(18.0 + number as f32 % 20.0);
-        (at % 2, Some(number % 2), Some(number % 3), (number % 70) as f32, bmi)
-    };
-    (0..5).map(|peer| (0..20 * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
-}
-
-#[test]
-fn the_opened_file_is_that_of_the_pooled_rows_also_without_one_party() {
-    let rows = some_rows();
-    let layout = Layout::new(&spec(), &data()).expect("fits");
-    let owners: Vec<Vec<u64>> =
-        rows.iter().map(|own| layout.words(own.iter().map(Vec::as_slice)).expect("in range")).collect();
-    let open = layout.open(&pattern(&layout.rule(&spec(), 2), &owners));
-    assert!(open.cells.iter().any(|open| *open) && open.cells.iter().any(|open| !*open));
-    let mut files = Vec::new();
-    for here in [&[0, 1, 2, 3, 4][..], &[0, 1, 3]] {
-        let (tasks, mut histories) = computed(&rows);
-        tasks[0].check(1, &histories[0]).expect("three parties");
-        add(&tasks, &mut histories, 2, &[0, 1, 2, 3, 4], |_| {}).expect("the pattern");
-        add(&tasks, &mut histories, 3, here, |_| {}).expect("the cells");
-        let outcome = tasks[2].outcome(&histories[2], 0).expect("an outcome");
-        assert_eq!(outcome.warnings.is_empty(), here.len() == 5, "copies of one party alone are a warning");
-        files.push(serde_json::from_slice::<serde_json::Value>(&outcome.file).expect("JSON"));
-    }
-    assert_eq!(files[0], files[1]);
-    let all = owners.iter().fold(vec![0u64; owners[0].len()], |sum, own| {
-        sum.iter().zip(own).map(|(a, b)| a.wrapping_add(*b)).collect()
-    });
-    let expected = file(&layout, &all, &open);
-    for part in ["groups", "rows", "columns", "tables"] {
-        assert_eq!(files[0][part], expected[part], "{part}");
-    }
-}
-
-#[test]
-fn a_changed_copy_of_a_share_ends_the_session_and_names_both_who_hold_it() {
-    for (slot, at) in [(2, 9), (3, 9), (3, 0)] {
-        let (tasks, mut histories) = computed(&some_rows());
-        let members = [0, 1, 2, 3, 4];
-        // Peer 3 is party 1: it holds the second copy of share 2 and the first of share 1.
-        let change = |vector: &mut Vec<u8>| {
-            let section = vector.len() / 6;
-            vector[2 * section + at] ^= 1;
-        };
-        if slot == 3 {
-            add(&tasks, &mut histories, 2, &members, |_| {}).expect("the pattern");
-        }
-        let error = add(&tasks, &mut histories, slot, &members, change).unwrap_err();
-        let expected = "peer-3 and peer-1 gave different copies of one share";
-        assert!(error.starts_with(expected) || at == 0 && error.contains("gave no shares"), "{error}");
-    }
-}
-
-#[test]
-fn a_party_that_gives_nothing_and_two_that_are_gone_end_the_session() {
-    let (tasks, mut histories) = computed(&some_rows());
-    let error = add(&tasks, &mut histories, 2, &[0, 1, 2, 3, 4], |vector| vector.fill(0)).unwrap_err();
-    assert_eq!(error, "peer-3 computed, and gave no shares or others' shares");
-    let (tasks, mut histories) = computed(&some_rows());
-    let error = add(&tasks, &mut histories, 2, &[0, 1, 2], |_| {}).unwrap_err();
-    assert_eq!(error, "fewer than two of the three computing peers are left");
-}
-
-#[test]
-fn shares_of_closed_cells_are_in_no_vector() {
-    let (tasks, mut histories) = computed(&some_rows());
-    add(&tasks, &mut histories, 2, &[0, 1, 2, 3, 4], |_| {}).expect("the pattern");
-    let layout = Layout::new(&spec(), &data()).expect("fits");
-    let open = tasks[0].open(&histories[0]).expect("open");
-    for (task, history) in tasks.iter().zip(&histories) {
-        let vector = task.contribution(3, history).expect("a vector");
-        for section in vector.chunks(vector.len() / 6) {
-            let word = |at: usize| section[8 * (1 + at)..][..8].iter().any(|&byte| byte != 0);
-            for (cell, open) in open.cells.iter().enumerate() {
-                assert!(*open || !word(cell), "cell {cell}");
-            }
-            for (measure, open) in open.measures.iter().enumerate() {
-                let sum = layout.cells() + 2 * measure;
-                assert!(*open || !word(sum) && !word(sum + 1), "measure {measure}");
-            }
-        }
-    }
 }

@@ -179,7 +179,10 @@ impl Computation {
                 let spread = 2 * n * n * plan.classes() as u64 * plan.settings().steps as u64;
                 (n * n * bits + spread + 300 * n * n) / 1500
             }
-            Self::Cells(cells) => (4 * owners * cells.rule.lanes()) as u64,
+            Self::Cells(cells) => {
+                let products: usize = cells.rule.scales.iter().map(|scale| scale.products(owners)).sum();
+                (4 * owners * cells.rule.lanes() + products) as u64
+            }
         }
     }
 
@@ -189,8 +192,7 @@ impl Computation {
             // A word of 64 bits for each pair of points, and a few hundred for each class or neighbour of a
             // point.
             Self::Labels(Labels { plan, .. }) => round_limit(plan),
-            // A word for each tested count of each owner, and the proofs.
-            Self::Cells(cells) => (64 * (owners + 1) * cells.rule.lanes()).max(1 << 22),
+            Self::Cells(cells) => cells.rule.round_limit(owners),
         }
     }
 

@@ -7,7 +7,8 @@ from primitives.summary import BUCKETS, Summary
 
 from .graph import compared
 from .operations import b2a, complement, cut, each, joined, minus, plus, plus_public, products, sign
-from .parts import Part, Parties, Program, Shares
+from .parts import Part, Parties, Program, Shares, together
+from .quantiles import quantiles
 from .shares import Input
 from .words import BITS, WORDS, to_planes
 
@@ -24,7 +25,7 @@ def conjunction(part: Part, bits: list[Shares]) -> Program:
 
 
 def cells(parties: Parties, summary: Summary, owners: list[Input], commitments: list[bytes]) -> Program:
-    """Returns the shares of the bits of cells and measures, and those of the pooled words."""
+    """Returns the shares of the bits of cells, measures and quantiles, and those of the pooled words and quantiles."""
     compared(parties, owners, commitments)
     yield
     part = Part(parties, 11)
@@ -36,7 +37,27 @@ def cells(parties: Parties, summary: Summary, owners: list[Input], commitments: 
         own, buckets = words[:count], words[count:count + BUCKETS * measures].reshape(measures, BUCKETS)
         return numpy.concatenate([padded(own), *(padded(own[own_cells] - buckets[:, b]) for b in range(BUCKETS))])
 
+    histograms = count + (BUCKETS + 2) * measures
+    starts = numpy.cumsum([histograms, *(each.values for each in summary.histograms)])
+
+    def of_scale(scale, words):
+        out = numpy.zeros((len(scale), 2 ** scale[0].bits), numpy.uint64)
+        for row, mine in zip(out, scale):
+            for number in mine.histograms:
+                own = words[starts[number]:starts[number + 1]]
+                row[:len(own)] += own
+        return out.ravel()
+
+    scales = summary.scales
+    inner = [part.part(turn) for turn in range(len(scales))]
+    searches = [
+        quantiles(one, scale[0].bits, [each(lambda words: of_scale(scale, words), owner.words) for owner in owners])
+        for one, scale in zip(inner, scales)
+    ]
+    found_quantiles = yield from together(searches)
     each_owner = [each(tested, owner.words) for owner in owners]
+    for _, sides, _ in found_quantiles:
+        each_owner = [joined(list(pair)) for pair in zip(each_owner, sides)]
     pooled, whole = each_owner[0], owners[0].words
     for own, owner in zip(each_owner[1:], owners[1:]):
         pooled, whole = plus(WORDS, pooled, own), plus(WORDS, whole, owner.words)
@@ -53,8 +74,14 @@ def cells(parties: Parties, summary: Summary, owners: list[Input], commitments: 
     passing = yield from conjunction(part, [*bits, complement(part, few)])
     mask = to_planes(numpy.array(summary.missing, numpy.uint64), 1)[0]
     found = plus(BITS, each(lambda share: share[:first], passing), each(lambda share: share[:first] & mask, empty))
-    if rest:
-        by_bucket = cut(each(lambda share: share[first:], passing), rest)
-        found = joined([found, (yield from conjunction(part, by_bucket))])
-    totals = each(lambda share: numpy.concatenate([share[:count], share[count + BUCKETS * measures:]]), whole)
-    return found, totals
+    at = first + BUCKETS * rest
+    conjunctions = [cut(each(lambda share: share[first:at], passing), rest)]
+    for scale, (_, _, valid) in zip(scales, found_quantiles):
+        width = -(-5 * len(scale) // 64)
+        conjunctions.append(cut(each(lambda share: share[at:at + 2 * width], passing), width) + valid)
+        at += 2 * width
+    inner = [part.part(turn) for turn in range(len(conjunctions))]
+    more = yield from together([conjunction(one, bits) for one, bits in zip(inner, conjunctions) if bits])
+    found = joined([found, *more])
+    totals = each(lambda share: numpy.concatenate([share[:count], share[count + BUCKETS * measures:histograms]]), whole)
+    return found, joined([totals, *(values for values, _, _ in found_quantiles)])

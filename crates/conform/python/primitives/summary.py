@@ -8,11 +8,13 @@ from .crypto import le
 from .table import Table, need
 
 BUCKETS = 16
+QUANTILES = [1, 5, 10, 15, 19]
 PRIME = 2**61 - 1
 
 
 class Column(NamedTuple):
-    """A column: its levels (none of a number), its place in a row, and the place of its indicator."""
+    """A column: its levels (none of a number), its place in a row, and the place of its indicator. `both` are two
+    grouping columns whose levels together are those of this one; `nothing` says which of them miss a value."""
 
     name: str
     levels: list[str] | None
@@ -22,12 +24,20 @@ class Column(NamedTuple):
     misses: bool
     fills: bool
     date: bool
+    both: tuple[int, int, int] | None = None
+    nothing: tuple[bool, ...] = ()
 
     @property
     def count(self) -> int:
         return (1 if self.levels is None else len(self.levels)) + self.misses
 
-    def level(self, row: list[float]) -> int:
+    def is_missing(self, level: int) -> bool:
+        return self.nothing[level] if self.both else self.misses and level == self.count - 1
+
+    def level(self, row: list[float], before: list[int]) -> int:
+        if self.both:
+            one, two, count = self.both
+            return before[one] * count + before[two]
         own = len(self.levels or [0])
         if self.indicator is not None and row[self.indicator] > 0.5:
             return own
@@ -42,6 +52,30 @@ class Measure(NamedTuple):
     column: int
     group: int | None
     cell: int
+
+
+class Histogram(NamedTuple):
+    column: int
+    group: int | None
+    low: int
+    values: int
+
+
+class Quantiles(NamedTuple):
+    """Quantiles of a measure: the smallest value, the bits of a value less that, and histograms with its rows."""
+
+    measure: int
+    low: int
+    bits: int
+    histograms: list[int]
+
+
+def together(columns: list[Column], one: int, two: int) -> Column:
+    first, second = columns[one], columns[two]
+    pairs = [(i, j) for i in range(first.count) for j in range(second.count)]
+    name = f"{first.name}, {second.name}"
+    missing = tuple(first.is_missing(i) or second.is_missing(j) for i, j in pairs)
+    return Column(name, [str(pair) for pair in pairs], True, 0, None, False, False, False, (one, two, second.count), missing)
 
 
 def described(table: Table | None, names: list[str]) -> list[Column]:
@@ -66,8 +100,10 @@ def described(table: Table | None, names: list[str]) -> list[Column]:
 
 class Summary:
     def __init__(self, given: dict, table: Table | None, features: list[str], names: list[str], owners: int) -> None:
-        need(set(given) <= set("columns by grid grids threshold rest table compute cheaters".split()), "unknown field")
-        self.names, self.by = given.get("columns", []), given.get("by")
+        need(set(given) <= set("columns by grid grids ranges threshold rest table compute cheaters".split()), "unknown field")
+        by = given.get("by", [])
+        self.names, self.by = given.get("columns", []), [by] if isinstance(by, str) else by
+        self.ranges = {name: tuple(map(float, ends)) for name, ends in given.get("ranges", {}).items()}
         self.grid, self.grids = float(given.get("grid", 0.01)), {k: float(v) for k, v in given.get("grids", {}).items()}
         self.threshold, self.rest, self.contributors = given.get("threshold", 10), given.get("rest", 5), max(1, owners)
         crossed = given.get("table", [])
@@ -84,16 +120,20 @@ class Summary:
         need(self.columns and not any(column.fills for column in self.columns), "fill")
         places = {column.name: at for at, column in enumerate(self.columns)}
         counted = lambda name: name in places and self.columns[places[name]].levels is not None
-        need(self.by is None or counted(self.by), "summary.by")
-        need(all(name in places and not counted(name) for name in self.grids), "summary.grids")
-        pairs = [(at, places[self.by]) for at in range(len(self.columns)) if at != places[self.by]] if self.by else []
+        need(all(map(counted, self.by)) and len(set(self.by)) == len(self.by) <= 2, "summary.by")
+        need(all(name in places and not counted(name) for name in (*self.grids, *self.ranges)), "summary.grids")
+        self.grouping, count = [places[name] for name in self.by], len(self.columns)
+        if len(self.by) == 2:
+            self.columns = [*self.columns, together(self.columns, *self.grouping)]
+        self.group = count if len(self.by) == 2 else self.grouping[0] if self.by else None
+        pairs = [(at, self.group) for at in range(count) if at not in self.grouping] if self.by else []
         for rows, columns in self.crossed:
             need(counted(rows) and counted(columns) and rows != columns, "summary.table")
             pair = places[rows], places[columns]
             need(pair not in pairs and pair[::-1] not in pairs, "summary.table")
+            need(len(self.by) < 2 or set(pair) != set(self.grouping), "summary.table")
             pairs.append(pair)
-        self.group = places[self.by] if self.by else None
-        last = lambda at, level: self.columns[at].misses and level == self.columns[at].count - 1
+        last = lambda at, level: self.columns[at].is_missing(level)
         self.missing, self.firsts, self.tables = [False], [], []
         for at, column in enumerate(self.columns):
             self.firsts.append(len(self.missing))
@@ -112,6 +152,34 @@ class Summary:
             if self.by and self.columns[self.group].count > 1:
                 table_of = next(entry for entry in self.tables if entry[:2] == (at, self.group))
                 self.measures += [Measure(at, g, self.two(table_of, 0, g)) for g in range(self.columns[self.group].count)]
+        self.histograms: list[Histogram] = []
+        self.quantiles: list[Quantiles] = []
+        for at, column in enumerate(self.columns):
+            if column.levels is None and column.name in self.ranges:
+                self.add_quantiles(at, column)
+        self.quantiles.sort(key=lambda each: each.bits)
+        need(sum(each.values for each in self.histograms) <= 2**19, "summary.ranges")
+        need(sum(len(names) * 5 << each.bits for each in self.quantiles) <= 2**25, "summary.ranges")
+
+    def add_quantiles(self, at: int, column: Column) -> None:
+        ends = self.ranges[column.name]
+        need(len(ends) == 2 and ends[0] < ends[1], "summary.ranges")
+        low, high = (round(end / self.grid_of(column)) for end in ends)
+        values, first = high - low + 1, len(self.histograms)
+        need(2 <= values <= 2**14 and max(abs(low), abs(high)) <= 2**20, "summary.ranges")
+        measures = [(number, each.group) for number, each in enumerate(self.measures) if each.column == at]
+        own = [group for _, group in measures if group is not None] or [None]
+        self.histograms += [Histogram(at, group, low, values) for group in own]
+        every = list(range(first, len(self.histograms)))
+        for measure, group in measures:
+            mine = every if group is None else [first + group]
+            self.quantiles.append(Quantiles(measure, low, (values - 1).bit_length(), mine))
+
+    @property
+    def scales(self) -> list[list[Quantiles]]:
+        """Returns the quantiles by the number of bits of their values."""
+        sizes = sorted({each.bits for each in self.quantiles})
+        return [[each for each in self.quantiles if each.bits == bits] for bits in sizes]
 
     def one(self, column: int, level: int) -> int:
         return self.firsts[column] + level if self.columns[column].count > 1 else 0
@@ -126,11 +194,12 @@ class Summary:
 
     @property
     def pattern_words(self) -> int:
-        return -(-len(self.missing) // 64) + -(-len(self.measures) // 64)
+        counts = [len(self.missing), len(self.measures), *(5 * len(scale) for scale in self.scales)]
+        return sum(-(-count // 64) for count in counts)
 
     @property
     def totals(self) -> int:
-        return len(self.missing) + 2 * len(self.measures)
+        return len(self.missing) + 2 * len(self.measures) + 5 * len(self.quantiles)
 
     def plan(self, peers: int) -> list[tuple[str, int, int]]:
         return [("coin", 4, 0), ("holders", 4, 1), ("computed", 4, 9 * peers),
@@ -139,11 +208,13 @@ class Summary:
     def entries(self, number, pack) -> list[tuple[str, bytes]]:
         """Returns the fields and their values in the session's id."""
         grids = sorted((name.encode(), grid) for name, grid in self.grids.items())
+        ranges = sorted((name.encode(), low, high) for name, (low, high) in self.ranges.items())
         return [
             ("summary.columns", pack(name.encode() for name in self.names)),
-            ("summary.by", (self.by or "").encode()),
+            ("summary.by", pack(name.encode() for name in self.by)),
             ("summary.grid", number(self.grid)),
             ("summary.grids", pack(le(len(name), 8) + name + number(grid) for name, grid in grids)),
+            ("summary.ranges", pack(le(len(name), 8) + name + number(low) + number(high) for name, low, high in ranges)),
             ("summary.threshold", le(self.threshold, 8)),
             ("summary.rest", le(self.rest, 8)),
             ("summary.table", pack(pack(name.encode() for name in pair) for pair in self.crossed)),
@@ -151,9 +222,12 @@ class Summary:
             ("summary.cheaters", self.cheaters.encode()),
         ]
 
-    def steps(self, column: Column, row: list[float]) -> int:
+    def grid_of(self, column: Column) -> float:
         grid = self.grids.get(column.name, self.grid)
-        steps = round(row[column.place] / (max(grid, 1.0) if column.date else grid))
+        return max(grid, 1.0) if column.date else grid
+
+    def steps(self, column: Column, row: list[float]) -> int:
+        steps = round(row[column.place] / self.grid_of(column))
         need(abs(steps) <= 2**20, "a value beyond the grid")
         return steps
 
@@ -161,8 +235,11 @@ class Summary:
         """Returns the words of an owner."""
         cells, measures = [0] * len(self.missing), len(self.measures)
         buckets, sums = [0] * (BUCKETS * measures), [0] * (2 * measures)
+        histograms = [[0] * each.values for each in self.histograms]
         for row in rows:
-            levels = [column.level(row) for column in self.columns]
+            levels: list[int] = []
+            for column in self.columns:
+                levels.append(column.level(row, levels))
             need(all(level < column.count for level, column in zip(levels, self.columns)), "a row without a level")
             cells[0] += 1
             for at, column in enumerate(self.columns):
@@ -177,13 +254,36 @@ class Summary:
                 buckets[BUCKETS * number + (steps * 0x9E3779B97F4A7C15 % 2**64 >> 60)] += 1
                 sums[2 * number] += steps
                 sums[2 * number + 1] += steps * steps
-        return [word % 2**64 for word in cells + buckets + sums]
+            for found, each in zip(histograms, self.histograms):
+                if not levels[each.column] and each.group in (None, self.group is not None and levels[self.group]):
+                    steps = self.steps(self.columns[each.column], row)
+                    found[min(max(steps - each.low, 0), each.values - 1)] += 1
+        return [word % 2**64 for word in cells + buckets + sums + sum(histograms, [])]
 
     def equations(self) -> list[tuple[int, list[int]]]:
         out = []
         for at, column in enumerate(self.columns):
             if column.count > 1:
                 out.append((0, [self.one(at, level) for level in range(column.count)]))
+        if len(self.grouping) == 2:
+            one, two = self.grouping
+            seconds = self.columns[two].count
+            for column, others in ((one, two), (two, one)):
+                levels = range(self.columns[column].count if self.columns[column].count > 1 else 0)
+                group = lambda level, other: level * seconds + other if column == one else other * seconds + level
+                groups = lambda level: [group(level, other) for other in range(self.columns[others].count)]
+                out += [(self.one(column, level), [self.one(self.group, at) for at in groups(level)]) for level in levels]
+                for table in self.tables:
+                    if column not in table[:2]:
+                        continue
+                    turned = table[0] == column
+                    other = table[turned]
+                    count = self.columns[other].count
+                    of_both = next(each for each in self.tables if each[:2] == (other, self.group))
+                    for row in range(count if count > 1 else 0):
+                        for level in levels:
+                            total = self.two(table, level, row) if turned else self.two(table, row, level)
+                            out.append((total, [self.two(of_both, row, at) for at in groups(level)]))
         for table in self.tables:
             rows, columns = (self.columns[at].count for at in table[:2])
             if min(rows, columns) == 1:
@@ -192,8 +292,8 @@ class Summary:
             out += [(self.one(table[1], j), [self.two(table, i, j) for i in range(rows)]) for j in range(columns)]
         return out
 
-    def opened(self, cells: list[bool], measures: list[bool]) -> tuple[list[bool], list[bool]]:
-        """Returns the cells and measures that open, from those that pass."""
+    def opened(self, cells: list[bool], measures: list[bool], quantiles: list[bool]) -> tuple[list[bool], ...]:
+        """Returns the cells, measures and quantiles that open, from those that pass."""
         strong = [passes and not missing for passes, missing in zip(cells, self.missing)]
         found = opened(cells, strong, self.equations())
         passing = [passes and found[measure.cell] for measure, passes in zip(self.measures, measures)]
@@ -204,7 +304,9 @@ class Summary:
                 groups[measure.column] = number, []
             else:
                 groups[measure.column][1].append(number)
-        return found, opened(passing, strong, [each for each in groups.values() if each[1]])
+        of = [self.measures[each.measure].cell for each in self.quantiles for _ in QUANTILES]
+        values = [passes and found[cell] for cell, passes in zip(of, quantiles)]
+        return found, opened(passing, strong, [each for each in groups.values() if each[1]]), values
 
 
 def opened(passes: list[bool], strong: list[bool], equations: list[tuple[int, list[int]]]) -> list[bool]:

@@ -8,6 +8,7 @@ from parties.words import WORDS, bits_of
 from primitives.crypto import ballot_bytes, derive, le, tagged
 from primitives.encoding import Ballot
 from primitives.session import Session
+from primitives.summary import Summary
 
 from vectors.common import check, vectors
 
@@ -34,10 +35,20 @@ def check_summary():
     pattern, totals = pattern[0] ^ pattern[1] ^ pattern[2], totals[0] + totals[1] + totals[2]
     check("summary pattern", pattern.tolist() == vector["pattern"])
     check("summary totals", totals.tolist() == vector["totals"])
-    first = -(-len(summary.missing) // 64)
-    passing = [bit == 1 for bit in bits_of(pattern[:first], len(summary.missing))]
-    measures = [bit == 1 for bit in bits_of(pattern[first:], len(summary.measures))]
-    check("summary open", list(summary.opened(passing, measures)) == vector["open"])
-    for case in vector["cases"]:
-        found = summary.opened(case["cells"], case["measures"])
+    parts, at = [], 0
+    for count in [len(summary.missing), len(summary.measures), *(5 * len(scale) for scale in summary.scales)]:
+        size = -(-count // 64)
+        parts.append([bit == 1 for bit in bits_of(pattern[at:at + size], count)])
+        at += size
+    found = summary.opened(parts[0], parts[1], sum(parts[2:], []))
+    check("summary open", list(found) == vector["open"])
+    check_cases(summary, vector["cases"])
+    two = Session(vector["two"]["toml"]).summary
+    check("summary words of two columns", two.words(vector["rows"][0]) == vector["two"]["words"])
+    check_cases(two, vector["two"]["cases"])
+
+
+def check_cases(summary: Summary, cases: list[dict]) -> None:
+    for case in cases:
+        found = summary.opened(case["cells"], case["measures"], case["quantiles"])
         check("summary case", list(found) == case["open"])

@@ -269,6 +269,7 @@ pub(crate) fn session() -> Value {
         (&tables::of_groups(), 3),
         (super::summary::HEAD, 4),
         (super::summary::PLAIN, 3),
+        (super::summary::TWO, 4),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -323,6 +324,12 @@ pub(crate) fn session() -> Value {
         ("groups of numbers", counted("by = \"arm\"", "by = \"age\"")),
         ("a cross table with the groups", counted("columns = \"stage\"", "columns = \"arm\"")),
         ("a grid of a category", counted("bmi = 0.5", "sex = 0.5")),
+        ("three grouping columns", counted("by = \"arm\"", "by = [\"arm\", \"sex\", \"stage\"]")),
+        ("a grouping column twice", counted("by = \"arm\"", "by = [\"arm\", \"arm\"]")),
+        ("a range of a category", counted("bmi = [20.0, 35.0]", "sex = [0.0, 1.0]")),
+        ("a range that ends where it begins", counted("[20.0, 35.0]", "[20.0, 20.0]")),
+        ("a range of too many values", counted("[20.0, 35.0]", "[20.0, 9000.0]")),
+        ("a range beyond the grid", counted("[20.0, 35.0]", "[600000.0, 600010.0]")),
         ("more rows without one peer than the threshold", counted("rest = 1", "rest = 4")),
         (
             "a summary that fills missing values",

@@ -49,6 +49,7 @@ indicator = true
 by = "arm"
 grid = 0.1
 grids = { bmi = 0.5 }
+ranges = { age = [0.0, 80.0], bmi = [20.0, 35.0] }
 threshold = 3
 rest = 1
 table = [{ rows = "sex", columns = "stage" }]
@@ -56,6 +57,42 @@ compute = ["peer-2", "peer-0", "peer-3"]
 cheaters = "caught"
 [privacy]
 min_contributors = 2
+"#;
+
+/// Groups of two columns, with tables of one of them.
+pub(crate) const TWO: &str = r#"name = "vectors"
+task = "summary"
+[data]
+scaling = "none"
+[table]
+[[table.column]]
+name = "arm"
+kind = "category"
+levels = ["a", "b"]
+[[table.column]]
+name = "sex"
+kind = "category"
+levels = ["f", "m"]
+fill = ""
+[[table.column]]
+name = "stage"
+kind = "ordinal"
+levels = ["1", "2", "3"]
+fill = "2"
+indicator = true
+[[table.column]]
+name = "age"
+kind = "number"
+[[table.column]]
+name = "bmi"
+kind = "number"
+fill = 25.0
+indicator = true
+[summary]
+by = ["sex", "arm"]
+grid = 1.0
+ranges = { bmi = [20.0, 35.0] }
+table = [{ rows = "arm", columns = "stage" }, { rows = "stage", columns = "sex" }]
 "#;
 
 /// Session without a table and without a section.
@@ -125,18 +162,9 @@ pub(crate) fn summary() -> Value {
     });
     let all = add_up(&rule, shares.each_ref().map(Vec::as_slice));
     let (pattern, totals) = all.split_at(rule.pattern_words());
-    let opens = |pattern: &Opened| {
-        let open = internals::open(&session, pattern).unwrap();
-        json!([open.cells, open.measures])
-    };
-    // Random patterns: how many of sixteen cells do not pass.
-    let cases = (0..12u8).map(|case| {
-        let mut stream = Stream::new(b"flyswarm test vectors", "patterns of a summary", &[case]);
-        let mut bits = |count: usize| (0..count).map(|_| stream.below(16) >= case.into()).collect::<Vec<_>>();
-        let pattern = Opened { cells: bits(rule.cells()), measures: bits(rule.measures.len()) };
-        let open = opens(&pattern);
-        json!({"cells": pattern.cells, "measures": pattern.measures, "open": open})
-    });
+    let two_text = toml(TWO, 4);
+    let two = Session::parse(&two_text).unwrap();
+    let data = Dataset::new(9, rows(0), Vec::new(), Vec::new()).unwrap();
     json!({
         "toml": text,
         "rows": shown,
@@ -150,7 +178,29 @@ pub(crate) fn summary() -> Value {
         "received": received.map(|hash| hex(hash.finalize())),
         "pattern": pattern,
         "totals": totals,
-        "open": opens(&Opened::of(&rule, pattern)),
-        "cases": cases.collect::<Vec<_>>(),
+        "open": opens(&session, &Opened::of(&rule, pattern)),
+        "cases": cases(&session),
+        "two": {"toml": two_text, "words": internals::words(&two, &data).unwrap(), "cases": cases(&two)},
     })
+}
+
+fn opens(session: &Session, pattern: &Opened) -> Value {
+    let open = internals::open(session, pattern).unwrap();
+    json!([open.cells, open.measures, open.quantiles])
+}
+
+/// Returns random patterns, and what opens. Of sixteen cells, as many do not pass as the case has its number.
+fn cases(session: &Session) -> Vec<Value> {
+    let rule = internals::rule(session).unwrap();
+    let case = |case: u8| {
+        let mut stream = Stream::new(b"flyswarm test vectors", "patterns of a summary", &[case]);
+        let mut bits = |count: usize| (0..count).map(|_| stream.below(16) >= case.into()).collect::<Vec<_>>();
+        let (cells, measures) = (bits(rule.cells()), bits(rule.measures.len()));
+        let pattern = Opened { cells, measures, quantiles: bits(rule.quantiles()) };
+        let open = opens(session, &pattern);
+        json!({
+            "cells": pattern.cells, "measures": pattern.measures, "quantiles": pattern.quantiles, "open": open,
+        })
+    };
+    (0..12u8).map(case).collect()
 }

@@ -12,17 +12,20 @@
 //!
 //! A measure passes if, whichever bucket is left out, its other rows pass as a cell. So a column in which
 //! few rows differ from the commonest value does not pass: its sum would count these rows.
+//!
+//! A quantile ([`super::quantiles`]) passes if the rows below it pass as a cell, and the rows above it.
 
 use super::bits::{b2a, not, sign, words};
 use super::input::Inputs;
 use super::output::Sealed;
 use super::primitives::{LANES, multiply_all};
 use super::program::{Outcome, compared, proven};
-use super::round::Part;
+use super::quantiles::{Found, Scale, quantiles};
+use super::round::{Part, together};
 use super::{Bits, Context, Ring, Shared, Stage, Xor};
 
 /// Bits of a pooled count in two's complement.
-const COUNT_BITS: usize = 40;
+pub(super) const COUNT_BITS: usize = 40;
 /// Bits of a number of owners in two's complement, less up to 64.
 const OWNER_BITS: usize = 8;
 /// Number of buckets of a measure.
@@ -31,7 +34,7 @@ pub const BUCKETS: usize = 16;
 pub const MOST_OWNERS: usize = 64;
 
 /// Conditions for a cell or a measure to pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Least number of rows.
     pub threshold: u32,
@@ -43,6 +46,10 @@ pub struct Rule {
     pub empty_passes: Vec<bool>,
     /// For each measure, the cell of its rows.
     pub measures: Vec<usize>,
+    /// For each histogram, its number of words.
+    pub histograms: Vec<usize>,
+    /// Measures that have quantiles, by the number of bits of their values.
+    pub scales: Vec<Scale>,
 }
 
 impl Rule {
@@ -52,22 +59,31 @@ impl Rule {
         self.empty_passes.len()
     }
 
-    /// Returns the number of words that an owner shares: cells, buckets, and two sums for each measure.
+    /// Returns the number of words that an owner shares: cells, buckets, two sums for each measure, and
+    /// histograms.
     #[must_use]
     pub fn words(&self) -> usize {
-        self.cells() + (BUCKETS + 2) * self.measures.len()
+        self.cells() + (BUCKETS + 2) * self.measures.len() + self.histograms.iter().sum::<usize>()
     }
 
-    /// Returns the words of bits of the pattern: cells, then measures, each in whole words.
+    /// Returns the number of quantiles.
+    #[must_use]
+    pub fn quantiles(&self) -> usize {
+        self.scales.iter().map(Scale::quantiles).sum()
+    }
+
+    /// Returns the words of bits of the pattern: cells, measures, the quantiles of each scale, each in whole
+    /// words.
     #[must_use]
     pub fn pattern_words(&self) -> usize {
-        words(self.cells()) + words(self.measures.len())
+        let quantiles: usize = self.scales.iter().map(|scale| words(scale.quantiles())).sum();
+        words(self.cells()) + words(self.measures.len()) + quantiles
     }
 
-    /// Returns the pooled words: cells, and two sums for each measure.
+    /// Returns the pooled words: cells, two sums for each measure, and quantiles.
     #[must_use]
     pub fn totals(&self) -> usize {
-        self.cells() + 2 * self.measures.len()
+        self.cells() + 2 * self.measures.len() + self.quantiles()
     }
 
     /// Returns the bytes of a share of the result: the pattern, then the pooled words.
@@ -79,7 +95,15 @@ impl Rule {
     /// Returns the number of lanes that are tested for each owner, in whole words.
     #[must_use]
     pub fn lanes(&self) -> usize {
-        LANES * (words(self.cells()) + BUCKETS * words(self.measures.len()))
+        let sides: usize = self.scales.iter().map(|scale| 2 * scale.lanes()).sum();
+        LANES * (words(self.cells()) + BUCKETS * words(self.measures.len())) + sides
+    }
+
+    /// Returns a number of bytes that is more than any round needs, for these owners.
+    #[must_use]
+    pub fn round_limit(&self, owners: usize) -> usize {
+        let scales: usize = self.scales.iter().map(|scale| scale.round_limit(owners)).sum();
+        (64 * (owners + 1) * self.lanes()).max(1 << 22) + scales
     }
 
     /// Returns the tested counts: the cells, then for each bucket the rows of each measure that are not in
@@ -101,8 +125,26 @@ impl Rule {
 
     fn pooled(&self, share: &[u64]) -> Vec<u64> {
         let (cells, rest) = share.split_at(self.cells().min(share.len()));
-        let sums = rest.get(BUCKETS * self.measures.len()..).unwrap_or_default();
+        let first = BUCKETS * self.measures.len();
+        let sums = rest.get(first..first + 2 * self.measures.len()).unwrap_or_default();
         [cells, sums].concat()
+    }
+
+    /// Returns the histograms of the measures of a scale, 2^bits words each.
+    fn histograms_of(&self, scale: &Scale, share: &[u64]) -> Vec<u64> {
+        let size = 1usize << scale.bits;
+        let mut sums = vec![0u64; size * scale.measures.len()];
+        let mut first = self.cells() + (BUCKETS + 2) * self.measures.len();
+        for (number, &bins) in self.histograms.iter().enumerate() {
+            let bins = share.get(first..first + bins).unwrap_or_default();
+            first += bins.len();
+            for (measure, sum) in scale.measures.iter().zip(sums.chunks_mut(size)) {
+                if measure.contains(&number) {
+                    sum.iter_mut().zip(bins).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+                }
+            }
+        }
+        sums
     }
 }
 
@@ -121,8 +163,9 @@ async fn run(mut context: Context, rule: Rule, inputs: Vec<Inputs>) -> Outcome {
     }
     context.enter(Stage::Cells);
     let counts: Vec<_> = inputs.into_iter().map(|input| input.counts).collect();
-    let pattern = pattern(context, &rule, &counts).await;
-    let totals = sum(&counts).map(|share| rule.pooled(share));
+    let (pattern, values) = pattern(context, &rule, &counts).await;
+    let mut totals = sum(&counts).map(|share| rule.pooled(share));
+    values.iter().for_each(|values| totals.append(values));
     let bytes = |pattern: &[Bits], totals: &[u64]| {
         let mut bytes = Vec::with_capacity(rule.result_bytes());
         Bits::write_all(pattern, &mut bytes);
@@ -138,10 +181,53 @@ fn sum(vectors: &[Shared<u64>]) -> Shared<u64> {
     sum
 }
 
-/// Returns one bit for each cell and each measure: 1 if it passes.
-pub async fn pattern(context: &mut Context, rule: &Rule, counts: &[Shared<u64>]) -> Shared<Bits> {
-    let tested: Vec<_> = counts.iter().map(|counts| counts.map(|share| rule.tested(share))).collect();
-    let (pooled, width) = (sum(&tested), rule.lanes() / LANES);
+/// Returns one bit for each cell, each measure and each quantile: 1 if it passes. In addition, the values of
+/// the quantiles of each scale.
+pub async fn pattern(
+    context: &mut Context,
+    rule: &Rule,
+    counts: &[Shared<u64>],
+) -> (Shared<Bits>, Vec<Shared<u64>>) {
+    let scale = |(turn, scale): (usize, &Scale)| {
+        let owners =
+            counts.iter().map(|counts| counts.map(|share| rule.histograms_of(scale, share))).collect();
+        let (context, scale) = (context.split(turn), scale.clone());
+        Box::pin(async move { quantiles(context, &scale, owners).await }) as Part<'_, Found>
+    };
+    let found = together(rule.scales.iter().enumerate().map(scale).collect()).await;
+    let mut tested: Vec<_> = counts.iter().map(|counts| counts.map(|share| rule.tested(share))).collect();
+    for found in &found {
+        tested.iter_mut().zip(&found.sides).for_each(|(tested, sides)| tested.append(sides));
+    }
+    let (passing, empty) = passing(context, rule, &tested).await;
+    // A cell without rows does not pass otherwise, so the two bits are not both set.
+    let (first, rest) = (words(rule.cells()), words(rule.measures.len()));
+    let masks =
+        super::bits::planes(&rule.empty_passes.iter().map(|&may| may.into()).collect::<Vec<u64>>(), 1);
+    let allowed = |share: &[Bits]| share.iter().zip(&masks).map(|(&bit, &mask)| bit.mul(mask)).collect();
+    let cells = passing.slice(0..first).plus(&empty.slice(0..first).map(allowed));
+    // A measure passes without any of its buckets. A quantile has two sides.
+    let mut at = first + BUCKETS * rest;
+    let mut conjunctions = vec![passing.slice(first..at).chunks(rest)];
+    let mut values = Vec::new();
+    for (scale, found) in rule.scales.iter().zip(found) {
+        let width = words(scale.quantiles());
+        let sides = passing.slice(at..at + 2 * width).chunks(width);
+        at += 2 * width;
+        conjunctions.push([sides, found.valid].concat());
+        values.push(found.values);
+    }
+    let parts = conjunctions.into_iter().enumerate().map(|(turn, bits)| {
+        let mut context = context.split(turn);
+        Box::pin(async move { all(&mut context, bits).await }) as Part<'_, Shared<Bits>>
+    });
+    let rest = together(parts.collect()).await;
+    (Shared::concat(std::iter::once(&cells).chain(&rest)), values)
+}
+
+/// Returns for each tested count whether it passes as a cell, and whether no owner has a row in it.
+async fn passing(context: &mut Context, rule: &Rule, tested: &[Shared<u64>]) -> (Shared<Bits>, Shared<Bits>) {
+    let (pooled, width) = (sum(tested), rule.lanes() / LANES);
     // Signs of the pooled rows less the threshold, of each owner's rows less 1, and of the rows of all other
     // owners less the required rest.
     let less = |shared: Shared<u64>, least: u32| context.plus(shared, u64::from(least).wrapping_neg());
@@ -150,26 +236,14 @@ pub async fn pattern(context: &mut Context, rule: &Rule, counts: &[Shared<u64>])
     compared.extend(tested.iter().map(|own| less(pooled.minus(own), rule.rest)));
     let signs = sign(context, &Shared::concat(&compared), COUNT_BITS).await;
     let mut bits: Vec<_> = signs.chunks(width).into_iter().map(|below| not(context, below)).collect();
-    let holders = bits.drain(1..=counts.len()).collect::<Vec<_>>();
+    let holders = bits.drain(1..=tested.len()).collect::<Vec<_>>();
     // Signs of the number of owners with rows less the required number, and less 1.
     let ones = vec![1; holders.len()];
     let owners = b2a(context, &holders, rule.lanes(), [ones.as_slice()]).await;
     let less = |least: u32| context.plus(owners.clone(), u64::from(least).wrapping_neg());
     let few = sign(context, &Shared::concat(&[less(rule.contributors), less(1)]), OWNER_BITS).await;
     bits.push(not(context, few.slice(0..width)));
-    let empty = few.slice(width..2 * width);
-    let passing = all(context, bits).await;
-    // A cell without rows does not pass otherwise, so the two bits are not both set.
-    let (first, rest) = (words(rule.cells()), words(rule.measures.len()));
-    let masks =
-        super::bits::planes(&rule.empty_passes.iter().map(|&may| may.into()).collect::<Vec<u64>>(), 1);
-    let allowed = |share: &[Bits]| share.iter().zip(&masks).map(|(&bit, &mask)| bit.mul(mask)).collect();
-    let cells = passing.slice(0..first).plus(&empty.slice(0..first).map(allowed));
-    if rest == 0 {
-        return cells;
-    }
-    let measures = all(context, passing.slice(first..width).chunks(rest)).await;
-    Shared::concat(&[cells, measures])
+    (all(context, bits).await, few.slice(width..2 * width))
 }
 
 /// Returns the conjunction of vectors of bits.
@@ -191,6 +265,8 @@ pub struct Opened {
     pub cells: Vec<bool>,
     /// For each measure, whether it passes.
     pub measures: Vec<bool>,
+    /// For each quantile, scale after scale, whether it passes.
+    pub quantiles: Vec<bool>,
 }
 
 impl Opened {
@@ -201,9 +277,16 @@ impl Opened {
             pattern.get(first + at / LANES).is_some_and(|word| word >> (at % LANES) & 1 == 1)
         };
         let measures = words(rule.cells());
+        let mut first = measures + words(rule.measures.len());
+        let mut quantiles = Vec::new();
+        for scale in &rule.scales {
+            quantiles.extend((0..scale.quantiles()).map(|at| bit(first, at)));
+            first += words(scale.quantiles());
+        }
         Self {
             cells: (0..rule.cells()).map(|at| bit(0, at)).collect(),
             measures: (0..rule.measures.len()).map(|at| bit(measures, at)).collect(),
+            quantiles,
         }
     }
 }

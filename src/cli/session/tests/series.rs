@@ -78,6 +78,32 @@ fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent()
 }
 
 #[test]
+fn the_next_summary_refuses_a_change_of_too_few_peers_and_says_that_rows_are_not_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("table.toml");
+    let (file, peers) = (out.to_str().unwrap(), [1, 2, 3, 4, 5].map(peer));
+    let mut words = vec!["new", "summary", "--name", "table", "--features", "age,weight", "--out", file];
+    peers.iter().for_each(|peer| words.extend(["--peer", peer]));
+    session_command(&words).unwrap();
+    let (six, seven, eight) = (peer(6), peer(7), peer(8));
+    for few in [&["--add", &*six][..], &["--remove", "peer-1"], &["--add", &six, "--remove", "peer-1"]] {
+        let told = session_command(&[&["next", file][..], few].concat()).unwrap_err();
+        let expected = "a difference has no threshold. Change at least 3 peers at once";
+        assert!(told.code() == 2 && told.to_string().contains(expected), "{told}");
+        assert!(!folder.path().join("table-2.toml").exists());
+    }
+    for enough in [&[][..], &["--add", &six, "--add", &seven, "--add", &eight]] {
+        let words = [&["next", file, "--force", "--json"][..], enough].concat();
+        let json: serde_json::Value = serde_json::from_str(&session_command(&words).unwrap()).unwrap();
+        let warning = json["warning"].as_str().unwrap();
+        assert!(
+            warning.starts_with("rows are not compared: if between the sessions few rows change"),
+            "{warning}"
+        );
+    }
+}
+
+#[test]
 fn any_field_is_set_by_its_name_and_refused_in_the_words_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     for (more, expected) in [
