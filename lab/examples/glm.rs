@@ -16,7 +16,9 @@ fn main() -> Result<(), String> {
     std::io::stdin().read_to_string(&mut text).map_err(|error| error.to_string())?;
     let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let head = lines.next().unwrap_or_default();
-    let [family, peers, robust, rounds, outcome_step, steps @ ..] = &head[..] else { return Err("line 1".into()) };
+    let [family, peers, robust, rounds, outcome_step, steps @ ..] = &head[..] else {
+        return Err("line 1".into());
+    };
     let number = |text: &str| text.parse::<f64>().map_err(|error| format!("{text}: {error}"));
     let family = match *family {
         "linear" => Family::Linear,
@@ -72,7 +74,10 @@ fn main() -> Result<(), String> {
                         let columns = &columns[at * width..][..width];
                         model.family.add(&round, &Row { columns, outcome, offset, weight }, &mut own);
                     }
-                    words.iter_mut().zip(own.to_words()).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+                    words
+                        .iter_mut()
+                        .zip(own.to_words())
+                        .for_each(|(sum, word)| *sum = sum.wrapping_add(word));
                 }
                 opened.push(Totals::from_words(width, &words).ok_or("the sums are too large")?);
             }

@@ -4,18 +4,24 @@
     pip install statsmodels
     cargo build --release -p flyswarm-lab --example glm
     lab/scripts/check-glm.py target/release/examples/glm [--plant] [--speed ROWS COLUMNS]
+    lab/scripts/check-glm.py target/debug/flyswarm --join
 
 For each set, the estimates, standard errors (model and HC1), intervals, p values, deviances and AIC must agree
 within 1e-8 (relative), and the bits must be the same over 1, 3, 5 and 64 peers. Where statsmodels has no finite answer (separation, a
 dependent column), the program must complain in one line. `--plant` changes one estimate by 1e-7: the
-comparison must find it. `--speed` prints the CPU seconds of both on the same rows.
+comparison must find it. `--join` runs four real peers on random patients: the result must be that of the pooled
+rows, and a model with a small cell must end without an opened sum. `--speed` prints the CPU seconds of both on the same rows.
 """
 
 import argparse
+import json
+import os
 import pathlib
 import resource
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 
@@ -167,12 +173,122 @@ def speed(program: pathlib.Path, n: int, p: int) -> None:
     print(f"statsmodels: {cpu:.1f} s of CPU, {time.monotonic() - begun:.1f} s")
 
 
+TABLE = """[table]
+[[table.column]]
+name = "arm"
+kind = "category"
+levels = ["a", "b", "c"]
+[[table.column]]
+name = "age"
+kind = "number"
+[[table.column]]
+name = "bmi"
+kind = "number"
+fill = 25.0
+indicator = true
+[[table.column]]
+name = "died"
+kind = "category"
+levels = ["no", "yes"]
+[glm]
+family = "logistic"
+outcome = "died"
+terms = ["arm", "age", "bmi", "arm:age"]
+grid = 0.1
+robust = true
+cheaters = "trusted"
+"""
+
+
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def joined(program: pathlib.Path, parts: list[list[tuple]]) -> list[tuple[int, str, bytes]]:
+    """Runs a peer for each part. Returns the exit code, the output and the result of each."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        run = lambda *words: subprocess.run([program, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+        text = (f'name = "s"\nrun_id = "{os.urandom(16).hex()}"\ncreated = 2026-11-22T16:05:06Z\ntask = "glm"\n'
+                f'[data]\nscaling = "none"\n{TABLE}')
+        ports = [port() for _ in parts]
+        for at, own in enumerate(ports):
+            run("id", "--new", "--key", f"{at}.key")
+            key = json.loads(run("id", "--key", f"{at}.key", "--json"))["peer_id"]
+            text += f'[[roster]]\nname = "p{at}"\npeer_id = "{key}"\naddresses = ["/ip4/127.0.0.1/tcp/{own}"]\n'
+        (folder / "s.toml").write_text(text)
+        started = []
+        for at, (own, part) in enumerate(zip(ports, parts)):
+            lines = [",".join(map(str, row)) for row in part]
+            (folder / f"{at}.csv").write_text("\n".join(["arm,age,bmi,died", *lines]) + "\n")
+            words = ["join", "s.toml", "--data", f"{at}.csv", "--key", f"{at}.key", "--state", f"state-{at}",
+                     "--listen", f"/ip4/127.0.0.1/tcp/{own}", "--no-mdns", "--out", f"{at}.json"]
+            started.append(subprocess.Popen([program, *words], cwd=folder, text=True, stdout=subprocess.PIPE,
+                                            stderr=subprocess.STDOUT))
+        done = []
+        for at, process in enumerate(started):
+            told, _ = process.communicate(timeout=300)
+            out = folder / f"{at}.json"
+            done.append((process.returncode, told, out.read_bytes() if out.exists() else b""))
+        if done[0][2]:
+            print(run("inspect", "0.json"))
+            page = next(folder.glob("0*report.html")).read_text()
+            require("Forest plot" in page and "odds ratio" in page, "the report page has the table and the forest plot")
+        return done
+
+
+def require(held: bool, text: str) -> None:
+    if not held:
+        sys.exit(f"FAILED  {text}")
+    print(f"ok  {text}", flush=True)
+
+
+def check_join(program: pathlib.Path) -> None:
+    rng = numpy.random.default_rng(7)
+
+    def patient():
+        arm, age = rng.integers(3), rng.integers(180, 950) / 10
+        bmi = "" if rng.random() < 0.1 else rng.integers(160, 400) / 10
+        died = rng.random() < 1 / (1 + numpy.exp(3 - 0.04 * age - 0.3 * arm))
+        return "abc"[arm], age, bmi, "yes" if died else "no"
+
+    parts = [[patient() for _ in range(n)] for n in (300, 200, 150, 5)]
+    begun = time.monotonic()
+    done = joined(program, parts)
+    for code, told, _ in done:
+        require(code == 0, f"a peer ends well, after {time.monotonic() - begun:.1f} s" if code == 0 else told)
+    require(len({file for *_, file in done}) == 1, "every peer has the same file")
+    result = json.loads(done[0][2])
+    rows = [row for part in parts for row in part if row[2] != ""]
+    arm = numpy.array([[row[0] == level for level in "bc"] for row in rows], float)
+    age, bmi = (numpy.array([row[at] for row in rows], float) for at in (1, 2))
+    x = numpy.column_stack([numpy.ones(len(rows)), arm, age, bmi, arm * age[:, None]])
+    y = numpy.array([row[3] == "yes" for row in rows], float)
+    fit = sm.GLM(y, x, family=sm.families.Binomial()).fit(tol=1e-14, maxiter=100, tol_criterion="params", cov_type="HC0")
+    errors = fit.bse * (len(rows) / (len(rows) - x.shape[1])) ** 0.5
+    own = result["coefficients"]
+    worst = max(*abs(numpy.array([c["estimate"] for c in own]) / fit.params - 1), *abs(numpy.array([c["se"] for c in own]) / errors - 1))
+    require(result["rows"] == len(rows) and worst < WITHIN, f"{len(rows)} rows, estimates and errors within {worst:.1e} of statsmodels")
+    # Nine deaths in arm c.
+    small = [[row for row in part if row[0] != "c" or row[3] == "no"] for part in parts]
+    small[0] += [("c", 50.0 + at, 25.0, "yes") for at in range(9)]
+    for code, told, file in joined(program, small):
+        line = next((line for line in told.splitlines() if "refused before anything opens" in line), "")
+        require(code != 0 and not file and "arm=c and died=yes" in line, f"a small cell ends the session: {line or told}")
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("program", type=pathlib.Path)
     words.add_argument("--plant", action="store_true")
     words.add_argument("--speed", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
+    words.add_argument("--join", action="store_true")
     given = words.parse_args()
+    if given.join:
+        check_join(given.program.resolve())
+        return
     if given.speed:
         speed(given.program, *given.speed)
         return

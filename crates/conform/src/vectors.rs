@@ -13,6 +13,7 @@ mod faults;
 mod fedavg;
 mod fedavg_xclp;
 mod flynn;
+mod glm;
 mod items;
 mod messages;
 mod ot;
@@ -38,7 +39,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files, with the functions that make them.
-const FILES: [(&str, Maker); 26] = [
+const FILES: [(&str, Maker); 27] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),
@@ -65,6 +66,7 @@ const FILES: [(&str, Maker); 26] = [
     ("fedavg-xclp", fedavg_xclp::fedavg_xclp),
     ("private", private::private),
     ("summary", summary::summary),
+    ("glm", glm::glm),
 ];
 
 #[test]

@@ -7,11 +7,11 @@
 use super::totals::Totals;
 
 /// Fraction bits of weights, residuals and scalars.
-pub const WEIGHT_BITS: i32 = 44;
+pub(super) const WEIGHT_BITS: i32 = 44;
 /// Fraction bits of residuals.
-pub const RESIDUAL_BITS: i32 = 48;
+pub(super) const RESIDUAL_BITS: i32 = 48;
 /// Fraction bits of scalars.
-pub const SCALAR_BITS: i32 = 40;
+pub(super) const SCALAR_BITS: i32 = 40;
 /// Largest number of steps of a column, an outcome or an offset, in absolute terms.
 pub const MOST_STEPS: i64 = 1 << 20;
 /// Largest weight.
@@ -24,8 +24,8 @@ pub const MOST_OFFSET: f64 = 1000.0;
 const MOST_IN_MATRIX: f64 = 9_223_372_036_854_775_808.0;
 /// Largest linear predictor that the family `poisson` uses: e^13 is about 442,000.
 const MOST_PREDICTOR: f64 = 13.0;
-/// Bits of the sum of squares of the residuals in a sandwich matrix.
-const SANDWICH_BITS: i32 = 84;
+/// Bits of the sum of squares of the residuals in a sandwich matrix. A row has at most one bit more.
+const SANDWICH_BITS: i32 = 62;
 
 /// Family of a model, with its canonical link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +71,7 @@ fn fixed(x: f64, bits: i32) -> i128 {
 }
 
 /// Returns the bits of a sandwich matrix, given the sum of the squares of weighted residuals.
-#[must_use]
-pub fn sandwich_shift(squares: f64) -> i32 {
+pub(super) fn sandwich_shift(squares: f64) -> i32 {
     let (_, exponent) = libm::frexp(squares.max(1e-30));
     (SANDWICH_BITS - exponent).clamp(0, 120)
 }
@@ -152,6 +151,7 @@ impl Family {
     /// Adds a row to the sums of a round.
     pub fn add(self, round: &Round, row: &Row<'_>, totals: &mut Totals) {
         let Row { columns, outcome, offset, weight } = *row;
+        let add = |scalar: &mut i128, x: f64| *scalar = scalar.saturating_add(fixed(x, SCALAR_BITS));
         totals.scalars[0] += 1;
         let predictor = |coefficients: &[f64]| {
             let parts = columns.iter().zip(coefficients);
@@ -170,19 +170,16 @@ impl Family {
                     }
                 };
                 let outcome = if self == Self::Linear { start } else { outcome };
-                for (scalar, x) in
-                    totals.scalars[1..].iter_mut().zip([weight, weight * outcome, third, constant])
-                {
-                    *scalar += fixed(x, SCALAR_BITS);
-                }
+                let all = [weight, weight * outcome, third, constant];
+                totals.scalars[1..].iter_mut().zip(all).for_each(|(scalar, x)| add(scalar, x));
                 (fixed(weight, WEIGHT_BITS), fixed(weight * start, RESIDUAL_BITS))
             }
             Round::At(coefficients) => {
                 let predictor = predictor(coefficients);
                 let mean = self.mean(predictor);
                 let residual = weight * (outcome - mean);
-                totals.scalars[1] += fixed(weight * self.deviance(outcome, predictor, mean), SCALAR_BITS);
-                totals.scalars[2] += fixed(residual * residual, SCALAR_BITS);
+                add(&mut totals.scalars[1], weight * self.deviance(outcome, predictor, mean));
+                add(&mut totals.scalars[2], residual * residual);
                 let own = weight * self.variance(predictor, mean) * libm::scalbn(1.0, WEIGHT_BITS);
                 #[expect(clippy::cast_possible_truncation, reason = "at most 2^63")]
                 let own = own.round_ties_even().min(MOST_IN_MATRIX) as i128;

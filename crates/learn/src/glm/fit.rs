@@ -4,7 +4,7 @@
 //! are solved in about 106 bits and rounded to 40 bits: another implementation that solves exactly rounds to
 //! the same numbers.
 
-use super::family::{Family, Round, SCALAR_BITS, WEIGHT_BITS, RESIDUAL_BITS, sandwich_shift};
+use super::family::{Family, RESIDUAL_BITS, Round, SCALAR_BITS, WEIGHT_BITS, sandwich_shift};
 use super::tails::{factor, normal_p, student_p};
 use super::totals::Totals;
 use super::wide::{Factor, Triangle, Wide, place};
@@ -74,6 +74,8 @@ pub struct Coefficient {
     pub p: f64,
     /// Confidence interval.
     pub interval: (f64, f64),
+    /// Odds ratio or rate ratio with its interval; `None` for the family `linear`.
+    pub ratio: Option<[f64; 3]>,
 }
 
 /// A complete fit.
@@ -129,7 +131,9 @@ impl Model {
         let size = self.columns.len();
         let fits = |totals: &Totals| totals.vector.len() == size && totals.scalars[0] == first.scalars[0];
         if !opened.iter().all(fits) {
-            return Err("the rounds count different numbers of rows, so a peer does not follow the protocol".into());
+            return Err(
+                "the rounds count different numbers of rows, so a peer does not follow the protocol".into()
+            );
         }
         let matrix = wide(&first.matrix, WEIGHT_BITS);
         let factored = Factor::of(size, &matrix).map_err(|at| self.dependent(at, &matrix))?;
@@ -221,7 +225,9 @@ impl Model {
             let statistic = estimate / error;
             let interval = (estimate - reach * error, estimate + reach * error);
             let name = column.name.clone();
-            Coefficient { name, estimate, model_error, robust_error, statistic, p: tail(statistic), interval }
+            let ratio = (!linear).then(|| [estimate, interval.0, interval.1].map(libm::exp));
+            let p = tail(statistic);
+            Coefficient { name, estimate, model_error, robust_error, statistic, p, interval, ratio }
         };
         let square = self.outcome_step * self.outcome_step;
         let deviance = if linear { deviance * square } else { deviance };
@@ -266,7 +272,7 @@ impl Model {
         let diagonal = matrix[place(self.columns.len(), at, at)].value();
         match () {
             () if diagonal == 0.0 => format!("column {name:?} of the model is 0 in all rows; leave it out"),
-            () if !(diagonal > 0.0) => {
+            () if diagonal < 0.0 || diagonal.is_nan() => {
                 "the opened matrix is not one of squares, so a peer does not follow the protocol".into()
             }
             () => format!(

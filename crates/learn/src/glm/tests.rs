@@ -10,7 +10,16 @@ fn model(family: Family) -> Model {
     let column = |name: &str, step| Column { name: name.into(), step };
     let columns = vec![column("intercept", 1.0), column("x", 0.1), column("z", 1.0)];
     let outcome_step = if family == Family::Linear { 0.5 } else { 1.0 };
-    Model { family, columns, outcome_step, offset: false, weighted: true, robust: true, rounds: 25, level: 0.95 }
+    Model {
+        family,
+        columns,
+        outcome_step,
+        offset: false,
+        weighted: true,
+        robust: true,
+        rounds: 25,
+        level: 0.95,
+    }
 }
 
 fn sums(model: &Model, round: &Round, rows: &[Plain]) -> Totals {
@@ -126,8 +135,11 @@ fn a_separated_outcome_has_no_estimates_and_its_column_is_named() {
 
 #[test]
 fn a_rare_outcome_converges_although_its_first_steps_are_long() {
-    let rows: Vec<Plain> =
-        spread(60_000).iter().enumerate().map(|(at, &(x, z, _, w))| (x, z, f64::from(u8::from(at % 4001 == 7)), w)).collect();
+    let rows: Vec<Plain> = spread(60_000)
+        .iter()
+        .enumerate()
+        .map(|(at, &(x, z, _, w))| (x, z, f64::from(u8::from(at % 4001 == 7)), w))
+        .collect();
     let fit = fit(&model(Family::Logistic), &[&rows]).expect("finite estimates");
     assert!(fit.coefficients[0].estimate < -7.0 && fit.rounds > 6, "{fit:?}");
 }
@@ -138,7 +150,9 @@ fn rounds_of_different_rows_and_too_few_rounds_end_the_fit() {
     let model = model(Family::Logistic);
     let first = sums(&model, &Round::First, &rows);
     let Next::Round(round) = model.next(std::slice::from_ref(&first)) else { panic!("a round") };
-    let Next::Failed(error) = model.next(&[first, sums(&model, &round, &rows[1..])]) else { panic!("different rows") };
+    let Next::Failed(error) = model.next(&[first, sums(&model, &round, &rows[1..])]) else {
+        panic!("different rows")
+    };
     assert!(error.starts_with("the rounds count different numbers of rows"), "{error}");
     let error = fit(&Model { rounds: 2, ..model }, &[&rows]).unwrap_err();
     assert!(error.starts_with("the fit has not converged after 2 rounds"), "{error}");
@@ -153,6 +167,68 @@ fn sums_that_no_rows_have_are_an_error_and_no_panic() {
         totals.vector.fill(number);
         totals.scalars = [number; SCALARS];
         let found = model.next(&[totals.clone(), totals]);
-        assert!(matches!(found, Next::Failed(_)), "{number}: {found:?}");
+        let Next::Failed(error) = found else { panic!("{number}: {found:?}") };
+        assert!(number >= 0 || error.contains("is not one of squares"), "{error}");
     }
+}
+
+#[test]
+fn a_step_that_raises_the_deviance_is_halved() {
+    let (model, rows) = (model(Family::Logistic), spread(100));
+    let mut opened = vec![sums(&model, &Round::First, &rows)];
+    let mut places = Vec::new();
+    for _ in 0..2 {
+        let Next::Round(Round::At(place)) = model.next(&opened) else { panic!("a round") };
+        opened.push(sums(&model, &Round::At(place.clone()), &rows));
+        places.push(place);
+    }
+    opened[2].scalars[1] = opened[1].scalars[1] + opened[1].scalars[1] / 1000;
+    let half: Vec<f64> = places[0].iter().zip(&places[1]).map(|(a, b)| 0.5 * (b + a)).collect();
+    let Next::Round(round) = model.next(&opened) else { panic!("a round") };
+    assert_eq!(round, Round::At(half));
+    // Without end: every later round is worse, too.
+    let worse = opened[2].clone();
+    opened.extend(std::iter::repeat_n(worse, 10));
+    let Next::Failed(error) = model.next(&opened) else { panic!("an end") };
+    assert!(error.starts_with("the fit has not converged after 12 rounds"), "{error}");
+}
+
+#[test]
+fn standard_errors_are_those_at_the_estimates() {
+    for family in [Family::Logistic, Family::Poisson] {
+        let (model, rows) = (Model { robust: false, ..model(family) }, spread(150));
+        let fit = fit(&model, &[&rows]).expect("a fit");
+        let steps =
+            fit.coefficients.iter().zip(&model.columns).map(|(each, column)| each.estimate * column.step);
+        let matrix = sums(&model, &Round::At(steps.collect()), &rows).matrix;
+        let unit = 2f64.powi(-44);
+        let [a, b, c, d, e, f] = matrix[..] else { panic!("six entries") };
+        let [a, b, c, d, e, f] = [a, b, c, d, e, f].map(|entry| entry as f64 * unit);
+        // Variances by minors.
+        let whole = a * (d * f - e * e) - b * (b * f - e * c) + c * (b * e - d * c);
+        let variances = [(d * f - e * e) / whole, (a * f - c * c) / whole, (a * d - b * b) / whole];
+        for ((each, variance), column) in fit.coefficients.iter().zip(variances).zip(&model.columns) {
+            let expected = variance.sqrt() / column.step;
+            assert!((each.model_error / expected - 1.0).abs() < 1e-9, "{} {expected}", each.model_error);
+        }
+    }
+}
+
+#[test]
+fn coefficients_that_no_peer_would_choose_cause_no_panic() {
+    for family in [Family::Linear, Family::Logistic, Family::Poisson] {
+        for size in [1e300, -1e300, f64::INFINITY, f64::NAN, 20.0] {
+            let model = model(family);
+            let at = sums(&model, &Round::At(vec![size; 3]), &spread(300));
+            assert!(at.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
+            let own = sums(&model, &Round::Sandwich(vec![size; 3], 120), &spread(300));
+            assert!(own.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
+            let _ = (Totals::from_words(3, &at.to_words()), model.next(&[at.clone(), at]));
+        }
+    }
+    // A row has at most 2^63 units also with a large weight.
+    let mut totals = Totals::new(1);
+    let row = Row { columns: &[1], outcome: 0.0, offset: 400.0, weight: MOST_WEIGHT };
+    Family::Poisson.add(&Round::At(vec![1.0]), &row, &mut totals);
+    assert_eq!((totals.matrix[0], totals.vector[0] < -(1 << 76)), (1 << 63, true));
 }
