@@ -9,7 +9,7 @@
 
 use std::io::Read;
 
-use flyswarm_learn::glm::{Column, Family, Model, Next, Row, Totals};
+use flyswarm_glm::{Column, Family, Model, Next, Row, Totals};
 
 fn main() -> Result<(), String> {
     let mut text = String::new();

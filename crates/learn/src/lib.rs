@@ -6,7 +6,6 @@
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
-pub mod glm;
 pub mod learner;
 pub mod learnt;
 pub mod model;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use flyswarm_data::prepare::{ColumnSpec, Fill, Kind};
-use flyswarm_learn::glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT};
+use flyswarm_glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT};
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
 
 use super::spec::GlmSpec;

@@ -92,7 +92,7 @@ fn built_in(session: &Session, spec: &GlmSpec) -> Option<BuiltIn> {
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
-    use flyswarm_learn::glm::{Model, Round, Row, Totals};
+    use flyswarm_glm::{Model, Round, Row, Totals};
     use flyswarm_mpc::shares::cells::{Opened, Rule};
 
     use super::{Design, GlmSpec};

@@ -1,6 +1,6 @@
 //! The file of the result, and its table for people.
 
-use flyswarm_learn::glm::{Coefficient, Fit};
+use flyswarm_glm::{Coefficient, Fit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

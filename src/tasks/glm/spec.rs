@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use flyswarm_learn::glm::{Family, Model};
+use flyswarm_glm::{Family, Model};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use flyswarm_learn::glm::{Model, Next, Round, Row, Totals};
+use flyswarm_glm::{Model, Next, Round, Row, Totals};
 use flyswarm_mpc::shares::cells::{Opened, add_up};
 use serde_json::{Map, Value, json};
 

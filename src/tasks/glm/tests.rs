@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flyswarm_data::prepare::{ColumnSpec, Fill, Kind, TableSchema};
-use flyswarm_learn::glm::{Model, Next, Row, Totals};
+use flyswarm_glm::{Model, Next, Row, Totals};
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule, boxed};
 use flyswarm_mpc::shares::input::{Announced, Inputs, parcels_of_words, unpack_words};
 use flyswarm_mpc::shares::memory::in_memory;

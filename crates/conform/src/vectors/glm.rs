@@ -3,7 +3,7 @@
 use flyswarm::data::Dataset;
 use flyswarm::session::Session;
 use flyswarm::tasks::glm::internals;
-use flyswarm_learn::glm::{Next, Round};
+use flyswarm_glm::{Next, Round};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use serde_json::{Value, json};
 

@@ -219,11 +219,14 @@ fn coefficients_that_no_peer_would_choose_cause_no_panic() {
     for family in [Family::Linear, Family::Logistic, Family::Poisson] {
         for size in [1e300, -1e300, f64::INFINITY, f64::NAN, 20.0] {
             let model = model(family);
-            let at = sums(&model, &Round::At(vec![size; 3]), &spread(300));
-            assert!(at.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
             let own = sums(&model, &Round::Sandwich(vec![size; 3], 120), &spread(300));
             assert!(own.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
-            let _ = (Totals::from_words(3, &at.to_words()), model.next(&[at.clone(), at]));
+            // A linear model has no other round at coefficients.
+            if family != Family::Linear {
+                let at = sums(&model, &Round::At(vec![size; 3]), &spread(300));
+                assert!(at.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
+                let _ = (Totals::from_words(3, &at.to_words()), model.next(&[at.clone(), at]));
+            }
         }
     }
     // A row has at most 2^63 units also with a large weight.
