@@ -1,8 +1,8 @@
 //! Fits a model to rows from standard input, dealt to a number of peers, and prints the estimates. Used by
 //! `lab/scripts/check-glm.py`.
 //!
-//! The first line has: family, peers, robust (0 or 1), rounds, step of the outcome, steps of the columns. Each
-//! other line is a row: outcome, offset and weight as numbers, then the columns in steps.
+//! The first line has: family, peers, robust (0 or 1), rounds, step of the outcome, steps of the columns.
+//! Each other line is a row: outcome, offset and weight as numbers, then the columns in steps.
 
 // A program for the terminal.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

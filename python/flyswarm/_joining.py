@@ -160,8 +160,8 @@ class Joined(Generic[Result]):
         parts = []
         for table in self.receipt["tables"]:
             widths = [max(map(len, column)) for column in zip(*table["lines"])]
-            lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in table["lines"]]
-            parts.append("\n".join([table["title"], *lines]))
+            padded = [[cell.ljust(width) for cell, width in zip(line, widths)] for line in table["lines"]]
+            parts.append("\n".join([table["title"], *("  ".join(line).rstrip() for line in padded)]))
         return "\n\n".join(parts)
 
     def report(self):

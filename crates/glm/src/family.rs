@@ -1,7 +1,7 @@
-//! What a row adds to the sums of a round.
+//! Contribution of a row to the sums of a round.
 //!
-//! All columns are whole numbers of steps of a grid. The only rounding of a row is that of its weight (to
-//! 2^-44), of its residual (to 2^-48) and of its scalars (to 2^-40). Products with columns and sums are exact.
+//! All columns are whole numbers of steps of a grid. A row is rounded only in its weight (to 2^-44), its
+//! residual (to 2^-48) and its scalars (to 2^-40). Products with columns and sums are exact.
 //! `exp` and `log` are those of the crate `libm`, which give the same bits on every machine.
 
 use super::totals::Totals;
@@ -51,7 +51,7 @@ pub struct Row<'a> {
     pub weight: f64,
 }
 
-/// What a round sums.
+/// Kind of a round: the numbers that it sums.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Round {
     /// Weighted least squares of starting values. Scalars: rows, weights, weighted outcomes; weighted squares

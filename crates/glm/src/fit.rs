@@ -1,8 +1,8 @@
 //! From opened sums to the next round, and at last to the estimates.
 //!
-//! [`Model::next`] depends on the opened sums alone, so every peer finds the same. The steps of Newton's method
-//! are solved in about 106 bits and rounded to 40 bits: another implementation that solves exactly rounds to
-//! the same numbers.
+//! [`Model::next`] depends on the opened sums alone, so every peer finds the same. The steps of Newton's
+//! method are solved in about 106 bits and rounded to 40 bits: another implementation that solves exactly
+//! rounds to the same numbers.
 
 use super::family::{Family, RESIDUAL_BITS, Round, SCALAR_BITS, WEIGHT_BITS, sandwich_shift};
 use super::tails::{factor, normal_p, student_p};
@@ -34,11 +34,11 @@ pub struct Model {
     pub columns: Vec<Column>,
     /// Size of a step of the outcome; 1 unless the family is `linear`.
     pub outcome_step: f64,
-    /// Whether rows have offsets. Then there is no null deviance.
+    /// True if rows have offsets. Then there is no null deviance.
     pub offset: bool,
-    /// Whether rows have weights.
+    /// True if rows have weights.
     pub weighted: bool,
-    /// Whether the standard errors are robust (HC1).
+    /// True if the standard errors are robust (HC1).
     pub robust: bool,
     /// Most rounds after the first, without the sandwich.
     pub rounds: usize,
@@ -46,7 +46,7 @@ pub struct Model {
     pub level: f64,
 }
 
-/// What follows from the opened sums.
+/// Consequence of the opened sums.
 #[derive(Clone, Debug)]
 pub enum Next {
     /// Another round.

@@ -1,5 +1,5 @@
-//! Numbers of about 106 bits, as the sum of two binary64 numbers. Every operation gives the same bits on every
-//! machine: it uses only additions, products, quotients and roots that IEEE 754 rounds exactly.
+//! Numbers of about 106 bits, as the sum of two binary64 numbers. Every operation gives the same bits on
+//! every machine: it uses only additions, products, quotients and roots that IEEE 754 rounds exactly.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
@@ -85,7 +85,7 @@ impl From<i128> for Wide {
     )]
     fn from(whole: i128) -> Self {
         let hi = whole as f64;
-        // `hi` may be 2^127, which is no i128.
+        // `hi` may be 2^127, which an i128 cannot hold.
         let lo = whole.checked_sub(hi as i128).map_or(0.0, |rest| rest as f64);
         Self::of_sum(hi, lo)
     }

@@ -1,5 +1,5 @@
-//! The check of cells on shares before anything opens: the exchange of the task `summary`, with the cells of a
-//! model.
+//! The check of cells on shares before anything opens: the exchange of the task `summary`, with the cells of
+//! a model.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,9 +1,9 @@
 //! The design of a model: its columns, and the cells that are checked before anything opens.
 //!
-//! A *factor* is a column whose rows are counted by level: a category, an ordinal, a binary outcome. A *number*
-//! is any other column. The opened sums of a round hold a sum over the rows with these levels of these factors
-//! for every two terms of the model. So every such set of factors is a *table*, whose cells are checked, and
-//! every number of the two terms is checked in each of these cells.
+//! A *factor* is a column whose rows are counted by level: a category, an ordinal, a binary outcome. A
+//! *number* is any other column. The opened sums of a round hold a sum over the rows with these levels of
+//! these factors for every two terms of the model. So every such set of factors is a *table*, whose cells are
+//! checked. Every number of the two terms is checked in each of these cells.
 
 use std::collections::BTreeMap;
 

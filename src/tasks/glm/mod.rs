@@ -1,9 +1,9 @@
 //! The task `glm`: linear, logistic and Poisson regression over the rows of all peers (spec, section 15j).
 //!
-//! Slots: the coin, which draws the computing parties; `computed` and `pattern`, as in the task `summary`: the
-//! parties decide on shares whether every cell of two terms of the model has enough rows; `rows`, the number
-//! of rows; then a slot for each round of the fit. A cell that does not pass ends the session before any
-//! number opens. The fit ends with the round that its opened sums say.
+//! Slots: the coin, which draws the computing parties; `computed` and `pattern`, as in the task `summary`:
+//! the parties decide on shares whether every cell of two terms of the model has enough rows; `rows`, the
+//! number of rows; then a slot for each round of the fit. A cell that does not pass ends the session before
+//! any number opens. The opened sums alone decide after which round the fit ends.
 
 mod checked;
 mod design;

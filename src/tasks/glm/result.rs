@@ -40,7 +40,7 @@ pub(super) struct File {
 struct Line {
     name: String,
     estimate: f64,
-    /// Standard error, robust if the file says so.
+    /// Standard error; robust if `robust` is true.
     se: f64,
     /// Standard error of the model.
     model_se: f64,

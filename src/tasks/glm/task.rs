@@ -28,6 +28,11 @@ const LATE: &str = "this peer came after the cells were checked";
 const UNCOMPARED: &str = "one of the three computing peers was gone when the check opened, so that two copies of each share \
                           could not be compared: a change by one of the other two would not be seen";
 
+/// Description of the numbers that a round reveals.
+const REVEALS: &str = "sums over all rows of all members: of the products of every two columns, weighted by the fitted \
+                       variances, and of each column times the residuals, in the first round times the outcome; nothing \
+                       of one member";
+
 /// Returns the aggregates of a session.
 pub(super) fn plan(session: &Session, spec: &GlmSpec, design: &Design) -> Option<Vec<Aggregate>> {
     let rule = design.rule(spec, session.privacy.min_contributors);
@@ -62,10 +67,13 @@ pub(super) fn plan(session: &Session, spec: &GlmSpec, design: &Design) -> Option
     ];
     let words = Totals::words(design.width()) as u64;
     plan.extend((1..=model.most_rounds()).map(|round| {
-        let reveals = "sums over all rows of all members: of the products of every two columns of the model, weighted by the \
-                       fitted variances, and of each column times the residuals; in the first round of each column times the \
-                       outcome; nothing of one member";
-        Aggregate::exact(&format!("fit-{round}"), 8, words, "matrix and gradient of a round of the fit", reveals)
+        Aggregate::exact(
+            &format!("fit-{round}"),
+            8,
+            words,
+            "matrix and gradient of a round of the fit",
+            REVEALS,
+        )
     }));
     Some(plan)
 }
@@ -198,7 +206,7 @@ impl Task for Glm {
                 self.check.copies(history, pattern..pattern + 1, |_| true)
             }
             _ if slot >= FIT => {
-                // What was opened is checked again, because a peer's rows leave only after it.
+                // The check is repeated, because a peer's rows leave only after it.
                 self.passed(history)?;
                 self.check_rows(self.rows(history)?.0)?;
                 let totals = match self.next(history)? {

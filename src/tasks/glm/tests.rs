@@ -318,7 +318,7 @@ fn a_lost_peer_ends_the_fit_and_a_late_peer_brings_no_rows() {
     add(&tasks, &mut histories, ROWS, &[1, 2, 3, 4]).expect("the rows");
     let error = add(&tasks, &mut histories, FIT, &[1, 2, 3, 4]).unwrap_err();
     assert!(error.starts_with("the fit cannot go on without peer-0"), "{error}");
-    // Peer 0 was no member of the check.
+    // Peer 0 was not a member of the check.
     let (tasks, histories) = computed(&spec(), &some_rows(150, 3));
     let mut late = History::of([(value(0, &EVERYONE), Bytes::from(vec![5; 32]))]);
     late.push(value(1, &[1, 2, 3, 4]), histories[0].vector(1).cloned());
@@ -451,11 +451,13 @@ proptest! {
         rows in prop::collection::vec((plain(), 0usize..4), 30..500), terms in 1usize..32,
     ) {
         let all = ["arm", "sex", "stage", "age", "arm:age"];
-        let terms: Vec<String> = (0..5).filter(|at| terms >> at & 1 == 1).map(|at| all[at].to_owned()).collect();
+        let chosen = (0..5).filter(|at| terms >> at & 1 == 1);
+        let terms: Vec<String> = chosen.map(|at| all[at].to_owned()).collect();
         let spec = GlmSpec { terms, ..spec() };
         let design = Design::new(&spec, &data()).expect("fits");
         let owner = |owner: usize| {
-            let own: Vec<_> = rows.iter().filter(|(_, peer)| *peer == owner).map(|(plain, _)| row(*plain)).collect();
+            let own = rows.iter().filter(|(_, peer)| *peer == owner);
+            let own: Vec<_> = own.map(|(plain, _)| row(*plain)).collect();
             design.words(own.iter().map(Vec::as_slice)).expect("in range").0
         };
         let owners: Vec<Vec<u64>> = (0..4).map(owner).collect();
