@@ -106,7 +106,9 @@ def sets() -> list[Set]:
     out.append(Set("nearly collinear, logistic", "logistic", [a, near], [0.01, 0.01], event(0.002 * a)))
     out.append(Set("collinear", "logistic", [a, 2 * a + 7], [0.01, 0.01], event(0.002 * a), complaint="is a linear combination"))
     d = levels(n, [0.4, 0.3, 0.3])
-    out.append(Set("all levels of a category", "poisson", [a, *d, 1 - d[0] - d[1]], [0.01, 1, 1, 1], rng.poisson(2, n).astype(float), complaint="is a linear combination"))
+    every = [a, *d, 1 - d[0] - d[1]]
+    counts = rng.poisson(2, n).astype(float)
+    out.append(Set("all levels of a category", "poisson", every, [0.01, 1, 1, 1], counts, complaint="is a linear combination"))
     out.append(Set("separated", "logistic", [a], [0.01], (a > 5).astype(float), complaint="separates the outcome"))
     out.append(Set("no event in a level", "logistic", [a, *d], [0.01, 1, 1], event(0.001 * a) * (1 - d[1]), complaint="separates the outcome"))
     big = numbers(40, 1, 1_000_000)

@@ -3,15 +3,16 @@
 //! A *factor* is a column whose rows are counted by level: a category, an ordinal, a binary outcome. A
 //! *number* is any other column. The opened sums of a round hold a sum over the rows with these levels of
 //! these factors for every two terms of the model. So every such set of factors is a *table*, whose cells are
-//! checked. Every number of the two terms is checked in each of these cells.
+//! checked. Every number of the two terms, and the product of all of them, is checked in each of these
+//! cells.
 
 use std::collections::BTreeMap;
 
-use flyswarm_data::prepare::{ColumnSpec, Fill, Kind};
 use flyswarm_glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT};
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
 
 use super::spec::GlmSpec;
+use super::variables::{Refusal, Source, SourceKind, Value, Variable, refusal, sources, split};
 use crate::session::DataSpec;
 
 /// Most columns of a design, with the intercept.
@@ -25,106 +26,6 @@ pub(super) const MOST_ROWS: usize = 1 << 23;
 const NAMED: usize = 5;
 /// Name of the first column.
 const INTERCEPT: &str = "intercept";
-
-/// A field of the session file that is refused: its name, its value and the limit.
-pub(super) type Refusal = (String, String, String);
-
-fn refusal(field: &str, value: impl std::fmt::Display, limit: &str) -> Refusal {
-    (field.to_owned(), value.to_string(), limit.to_owned())
-}
-
-/// A column of the session's rows.
-#[derive(Clone, Debug)]
-struct Source {
-    name: String,
-    kind: SourceKind,
-    /// Index of its first number in a row, and of the number that marks missing values.
-    place: usize,
-    indicator: Option<usize>,
-    /// True if a missing value is a row without a level.
-    no_level: bool,
-    /// True if missing values are replaced without a mark.
-    fills: bool,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum SourceKind {
-    Number,
-    Date,
-    Ordinal(Vec<String>),
-    Category(Vec<String>),
-    /// Numbers 0 and 1, as an outcome.
-    Binary,
-}
-
-/// A value of a row that counts: the level of a factor, or steps of a grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
-    Level(usize),
-    Steps(i64),
-}
-
-/// A column that the model uses.
-#[derive(Clone, Debug)]
-struct Variable {
-    source: Source,
-    /// Size of a step of a number.
-    grid: f64,
-}
-
-impl Variable {
-    fn levels(&self) -> Vec<&str> {
-        match &self.source.kind {
-            SourceKind::Number | SourceKind::Date => Vec::new(),
-            SourceKind::Binary => vec!["0", "1"],
-            SourceKind::Ordinal(levels) | SourceKind::Category(levels) => {
-                levels.iter().map(String::as_str).collect()
-            }
-        }
-    }
-
-    fn is_factor(&self) -> bool {
-        !matches!(self.source.kind, SourceKind::Number | SourceKind::Date)
-    }
-
-    /// Returns the value of a row; `None` if it is missing.
-    fn value(&self, row: &[f32]) -> Result<Option<Value>, String> {
-        let Source { name, kind, place, indicator, no_level, .. } = &self.source;
-        let at = |place: usize| row.get(place).copied().unwrap_or_default();
-        if indicator.is_some_and(|place| at(place) > 0.5) {
-            return Ok(None);
-        }
-        let number = at(*place);
-        match kind {
-            SourceKind::Category(levels) => match (0..levels.len()).find(|level| at(place + level) > 0.5) {
-                Some(level) => Ok(Some(Value::Level(level))),
-                None if *no_level => Ok(None),
-                None => Err(format!(
-                    "column {name:?}: a row has no level, and the session allows no missing values"
-                )),
-            },
-            SourceKind::Ordinal(levels) if number >= 0.0 && (number as usize) < levels.len() => {
-                Ok(Some(Value::Level(number as usize)))
-            }
-            SourceKind::Ordinal(_) => Err(format!("column {name:?}: a row has no level")),
-            SourceKind::Binary if number == 0.0 || number == 1.0 => Ok(Some(Value::Level(number as usize))),
-            SourceKind::Binary => {
-                Err(format!("column {name:?}: the outcome of a row is {number}, must be 0 or 1"))
-            }
-            SourceKind::Number | SourceKind::Date => {
-                let steps = (f64::from(number) / self.grid).round_ties_even();
-                if steps.abs() > MOST_STEPS as f64 {
-                    return Err(format!(
-                        "column {name:?}: a value is more than {MOST_STEPS} steps of its grid, {}; a larger grid in \
-                         [glm.grids] allows larger values",
-                        self.grid
-                    ));
-                }
-                Ok(Some(Value::Steps(steps as i64)))
-            }
-        }
-    }
-}
 
 /// A factor of a column of the design. Its value is the product of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,10 +45,10 @@ struct Table {
     first: usize,
 }
 
-/// Sum of a number over the rows of a cell.
-#[derive(Clone, Copy, Debug)]
+/// Sum of a product of numbers over the rows of a cell.
+#[derive(Clone, Debug)]
 struct Measure {
-    variable: usize,
+    variables: Vec<usize>,
     table: usize,
     cell: usize,
 }
@@ -257,13 +158,18 @@ impl Design {
             let others = [Some(self.outcome), self.offset].into_iter().flatten();
             pairs.extend(others.map(|other| [&one[..], &[other]].concat()));
         }
-        let mut wanted: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
+        let mut wanted: Vec<(Vec<usize>, Vec<Vec<usize>>)> = Vec::new();
         for pair in pairs {
-            let (mut factors, mut numbers): (Vec<_>, Vec<_>) =
-                pair.into_iter().chain(self.weights).partition(|&at| self.variables[at].is_factor());
-            for list in [&mut factors, &mut numbers] {
+            let (mut factors, mut product): (Vec<_>, Vec<_>) =
+                pair.into_iter().partition(|&at| self.variables[at].is_factor());
+            for list in [&mut factors, &mut product] {
                 list.sort_unstable();
                 list.dedup();
+            }
+            let mut numbers: Vec<Vec<usize>> =
+                product.iter().copied().chain(self.weights).map(|at| vec![at]).collect();
+            if product.len() > 1 {
+                numbers.push(product);
             }
             match wanted.iter_mut().find(|(known, _)| *known == factors) {
                 Some((_, known)) => known.extend(numbers),
@@ -285,8 +191,9 @@ impl Design {
                 );
                 return Err(refusal("the number of cells of the model", "larger", &limit));
             }
-            for variable in numbers {
-                self.measures.extend((first..self.cells).map(|cell| Measure { variable, table, cell }));
+            for variables in numbers {
+                let measure = |cell| Measure { variables: variables.clone(), table, cell };
+                self.measures.extend((first..self.cells).map(measure));
             }
         }
         Ok(())
@@ -437,9 +344,11 @@ impl Design {
             let cells: Vec<usize> = self.tables.iter().map(|table| self.cell(table, &values)).collect();
             cells.iter().for_each(|&cell| words[cell] += 1);
             for (number, measure) in self.measures.iter().enumerate() {
-                if let (true, Value::Steps(steps)) =
-                    (cells[measure.table] == measure.cell, values[measure.variable])
-                {
+                if cells[measure.table] == measure.cell {
+                    let steps = measure.variables.iter().fold(1i64, |product, &at| match values[at] {
+                        Value::Steps(steps) => product.wrapping_mul(steps),
+                        Value::Level(_) => product,
+                    });
                     words[self.cells + BUCKETS * number + bucket(steps)] += 1;
                 }
             }
@@ -472,7 +381,9 @@ impl Design {
             pattern.measures.get(*at) != Some(&true) && !small.contains(&measure.cell)
         });
         let numbers = measures.map(|(_, measure)| {
-            let name = &self.variables[measure.variable].source.name;
+            let names: Vec<_> =
+                measure.variables.iter().map(|&at| &*self.variables[at].source.name).collect();
+            let name = names.join(" times ");
             format!("{name} off its commonest value in {}", self.cell_name(measure.cell))
         });
         let all: Vec<String> = small.iter().map(|&cell| self.cell_name(cell)).chain(numbers).collect();
@@ -500,20 +411,6 @@ fn bucket(steps: i64) -> usize {
     ((steps as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
-/// Splits a term at a colon into names of columns. A column may have a colon in its name.
-fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
-    let known = |name: &str| sources.iter().any(|source| source.name == name);
-    if known(term) {
-        return vec![term];
-    }
-    let halves = term.match_indices(':').map(|(at, _)| (&term[..at], &term[at + 1..]));
-    halves
-        .filter(|(one, two)| known(one) && known(two))
-        .map(|(one, two)| vec![one, two])
-        .next()
-        .unwrap_or_default()
-}
-
 /// Returns the columns of a term.
 fn expand(
     set: &[usize],
@@ -531,8 +428,7 @@ fn expand(
                     .map(|(level, name)| (format!("{}={name}", source.name), 1.0, Part::Is(at, level)))
                     .collect()
             }
-            SourceKind::Binary => vec![(source.name.clone(), 1.0, Part::Score(at))],
-            SourceKind::Ordinal(_) => vec![(source.name.clone(), 1.0, Part::Score(at))],
+            SourceKind::Binary | SourceKind::Ordinal(_) => vec![(source.name.clone(), 1.0, Part::Score(at))],
             SourceKind::Number | SourceKind::Date => vec![(source.name.clone(), *grid, Part::Number(at))],
         };
         if own.is_empty() {
@@ -630,48 +526,4 @@ impl Builder<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the columns of the session.
-fn sources(data: &DataSpec) -> Result<Vec<Source>, Refusal> {
-    let mut all = Vec::new();
-    match &data.preparation {
-        Some(table) => {
-            let mut place = 0;
-            for column in &table.columns {
-                all.extend(described(column, place));
-                place += column.width();
-            }
-        }
-        None => all.extend(data.columns.iter().enumerate().map(|(place, name)| Source {
-            name: name.clone(),
-            kind: SourceKind::Number,
-            place,
-            indicator: None,
-            no_level: false,
-            fills: false,
-        })),
-    }
-    match all.is_empty() {
-        true => Err(refusal(
-            "data.columns",
-            "empty",
-            "given: the task glm needs names of columns, [table] or data.columns",
-        )),
-        false => Ok(all),
-    }
-}
-
-fn described(column: &ColumnSpec, place: usize) -> Option<Source> {
-    let kind = match &column.kind {
-        Kind::Ignored => return None,
-        Kind::Number => SourceKind::Number,
-        Kind::Date(_) => SourceKind::Date,
-        Kind::Ordinal(levels) => SourceKind::Ordinal(levels.clone()),
-        Kind::Category(levels) => SourceKind::Category(levels.clone()),
-    };
-    let no_level = column.fill == Fill::NoLevel;
-    let indicator = column.indicator.then(|| place + column.width() - 1);
-    let fills = column.fill != Fill::Refuse && !column.indicator && !no_level;
-    Some(Source { name: column.name.clone(), kind, place, indicator, no_level, fills })
 }

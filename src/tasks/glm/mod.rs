@@ -12,6 +12,7 @@ mod spec;
 mod task;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 use std::sync::Arc;
 

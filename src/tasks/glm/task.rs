@@ -29,9 +29,8 @@ const UNCOMPARED: &str = "one of the three computing peers was gone when the che
                           could not be compared: a change by one of the other two would not be seen";
 
 /// Description of the numbers that a round reveals.
-const REVEALS: &str = "sums over all rows of all members: of the products of every two columns, weighted by the fitted \
-                       variances, and of each column times the residuals, in the first round times the outcome; nothing \
-                       of one member";
+const REVEALS: &str = "sums over all rows of all members: of products of two columns, weighted by the fitted variances; of \
+                       each column times the residuals, in the first round times the outcome; nothing of one member";
 
 /// Returns the aggregates of a session.
 pub(super) fn plan(session: &Session, spec: &GlmSpec, design: &Design) -> Option<Vec<Aggregate>> {

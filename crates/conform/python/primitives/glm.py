@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from .crypto import le
-from .summary import BUCKETS, Column, Measure, described
+from .summary import BUCKETS, Column, described
 from .table import Table, need
 
 FIELDS = "family outcome event terms reference offset weights grid grids robust level rounds threshold rest compute"
@@ -77,6 +77,13 @@ def log_factorial(k: float) -> float:
     for at in range(2, int(k) + 1):
         total += log(float(at))
     return total
+
+
+class Product(NamedTuple):
+    """A product of numbers over the rows of a cell."""
+
+    columns: tuple[int, ...]
+    cell: int
 
 
 class Row(NamedTuple):
@@ -175,18 +182,19 @@ class Glm:
         for at, one in enumerate(sets):
             pairs += [one + two for two in sets[at:]] + [one + [self.outcome]]
             pairs += [one + [self.offset]] if self.offset is not None else []
-        tables: dict[tuple[int, ...], set[int]] = {}
+        tables: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
         for pair in pairs:
-            whole = {*pair, *([] if self.weights is None else [self.weights])}
-            factors = tuple(sorted(at for at in whole if self.variables[at].levels is not None))
-            tables.setdefault(factors, set()).update(whole - set(factors))
+            factors = tuple(sorted({at for at in pair if self.variables[at].levels is not None}))
+            product = tuple(sorted(set(pair) - set(factors)))
+            singles = product if self.weights is None else (*product, self.weights)
+            tables.setdefault(factors, set()).update({(at,) for at in singles} | ({product} if len(product) > 1 else set()))
         self.tables: list[tuple[tuple[int, ...], int]] = []
-        self.measures: list[Measure] = []
+        self.measures: list[Product] = []
         count = 0
         for factors, numbers in tables.items():
             size = math.prod(len(self.variables[at].levels) for at in factors)
             self.tables.append((factors, count))
-            self.measures += [Measure(at, None, cell) for at in sorted(numbers) for cell in range(count, count + size)]
+            self.measures += [Product(at, cell) for at in sorted(numbers) for cell in range(count, count + size)]
             count += size
         need(count <= 10_000 and len(self.measures) <= 4_000, "cells")
         self.missing = [False] * count
@@ -276,7 +284,8 @@ class Glm:
                 inside.add(first + place)
             for number, measure in enumerate(self.measures):
                 if measure.cell in inside:
-                    buckets[BUCKETS * number + (values[measure.column] * 0x9E3779B97F4A7C15 % 2**64 >> 60)] += 1
+                    steps = math.prod(values[at] for at in measure.columns)
+                    buckets[BUCKETS * number + (steps * 0x9E3779B97F4A7C15 % 2**64 >> 60)] += 1
         return cells + buckets + [0] * (2 * len(self.measures))
 
     def mean(self, e: float) -> float:
