@@ -29,14 +29,9 @@ pub static KIND: TaskKind = TaskKind {
     has_classes: false,
     options: &[
         TaskOption::field("family", "FAMILY", "glm.family", "linear, logistic or poisson [default: linear]"),
-        TaskOption::field("outcome", "COLUMN", "glm.outcome", "Column that the model explains"),
-        TaskOption::field("event", "LEVEL", "glm.event", "Level of the outcome [default: the second]"),
-        TaskOption::field(
-            "terms",
-            "TERM,TERM",
-            "glm.terms",
-            "Columns and pairs such as age:sex [default: all]",
-        ),
+        TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
+        TaskOption::own("event", "LEVEL", "Level of the outcome [default: the second]"),
+        TaskOption::own("terms", "TERM,TERM", "Columns and pairs such as age:sex [default: all]"),
         TaskOption::field(
             "grid",
             "STEP",
@@ -58,6 +53,15 @@ pub static KIND: TaskKind = TaskKind {
 
 fn fill(new: &mut NewFile) -> Result<(), SessionError> {
     new.propose("data.scaling", "none");
+    for (option, field) in [("outcome", "glm.outcome"), ("event", "glm.event")] {
+        if let Some(text) = new.option(option).map(str::to_owned) {
+            new.propose(field, text);
+        }
+    }
+    if let Some(terms) = new.option("terms") {
+        let terms: Vec<String> = terms.split(',').map(|term| term.trim().to_owned()).collect();
+        new.propose("glm.terms", terms);
+    }
     Ok(())
 }
 
