@@ -290,7 +290,7 @@ fn a_small_cell_of_two_terms_refuses_the_model_before_a_number_opens() {
     let (tasks, mut histories) = computed(&spec(), &rows);
     let error = add(&tasks, &mut histories, PATTERN, &EVERYONE).unwrap_err();
     assert!(error.starts_with("the model is refused before anything opens"), "{error}");
-    assert!(error.contains("arm=c") && error.contains("more; join levels"), "{error}");
+    assert!(error.contains(": arm=c; arm=c and sex=f;") && error.ends_with("leave terms out"), "{error}");
     // A peer that does not hear the verdict still sends nothing.
     let error = tasks[1].contribution(ROWS, &histories[1]).unwrap_err();
     assert!(error.starts_with("the model is refused"), "{error}");
