@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the fits of the task glm with statsmodels on twenty sets of rows.
+"""Compares the fits of the task glm with statsmodels on 22 sets of rows.
 
     pip install statsmodels
     cargo build --release -p flyswarm-lab --example glm
@@ -7,8 +7,8 @@
     lab/scripts/check-glm.py target/debug/flyswarm --join
 
 For each set, the estimates, standard errors (model and HC1), intervals, p values, deviances and AIC must agree
-within 1e-8 (relative), and the bits must be the same over 1, 3, 5 and 64 peers. Where statsmodels has no finite answer (separation, a
-dependent column), the program must complain in one line. `--plant` changes one estimate by 1e-7: the
+within 1e-8 (relative), and the bits must be the same over 1, 3, 5 and 64 peers. Where statsmodels has no finite
+answer (separation, a dependent column), the program must complain in one line. `--plant` changes one estimate by 1e-7: the
 comparison must find it. `--join` runs four real peers on random patients: the result must be that of the pooled
 rows, and a model with a small cell must end without an opened sum. `--speed` prints the CPU seconds of both on the same rows.
 """

@@ -1,6 +1,6 @@
 //! Part of one peer in the task.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use flyswarm_glm::{Model, Next, Round, Row, Totals};
@@ -87,6 +87,8 @@ pub(super) struct Glm {
     data: Arc<Dataset>,
     /// Rows without missing values.
     used: usize,
+    /// Number of committed slots, and whether the fit was complete after them: a node asks often.
+    ended: Mutex<(u32, bool)>,
 }
 
 impl Glm {
@@ -116,7 +118,7 @@ impl Glm {
         let model = spec.model(&design).ok_or("the family of the model is unknown")?;
         let parties = (spec.compute.clone(), spec.proves());
         let check = Check::new(session, rule, me, (words, salt), parties);
-        Ok(Self { check, spec, design, model, data, used })
+        Ok(Self { check, spec, design, model, data, used, ended: Mutex::default() })
     }
 
     fn passed(&self, history: &History) -> Result<(), String> {
@@ -286,7 +288,16 @@ impl Task for Glm {
     }
 
     fn ends(&self, history: &History) -> bool {
-        history.committed() > FIT && matches!(self.next(history), Ok(Next::Done(_)))
+        let committed = history.committed();
+        if committed <= FIT {
+            return false;
+        }
+        let mut known = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != committed {
+            let Ok(next) = self.next(history) else { return false };
+            *known = (committed, matches!(next, Next::Done(_)));
+        }
+        known.1
     }
 
     fn metrics(&self, slot: u32, history: &History) -> Map<String, Value> {
