@@ -82,7 +82,7 @@ fn some_rows(each: usize, arms: usize) -> Vec<Vec<Vec<f32>>> {
         let number = 7 * peer + 3 * at + at * at % 11;
         let sex = (!number.is_multiple_of(13)).then_some(number / 3 % 2);
         let died = usize::from((number * 29 + at * 17) % 10 < 3 + number % 3);
-        (number % arms, sex, number % 3, (number * 31 % 700) as f32 / 10.0, died, (number * 5 % 7) as u8)
+        (number % arms, sex, number / 5 % 3, (number * 31 % 700) as f32 / 10.0, died, (number * 5 % 97) as u8)
     };
     (0..5).map(|peer| (0..each * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
 }
