@@ -21,7 +21,7 @@ from .xclp import Plan
 ADDRESS = "/[!-~]{0,255}"
 BOOLEAN = {
     "balance", "check_columns", "decimal_comma", "densify", "few_rows", "flip", "indicator", "large_owner", "learn_all",
-    "others_missing", "pairwise", "open_distances",
+    "others_missing", "pairwise", "open_distances", "robust", "site_effects",
 }
 
 
