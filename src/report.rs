@@ -88,7 +88,7 @@ impl Page<'_> {
             (self.warned())
             (answer::limits(self, beside))
             @if let Some(rows) = self.rows { (scored(rows)) }
-            @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) (tables(&receipt["tables"])) }
+            @if let Some(receipt) = self.receipt { (figures::of_session(receipt)) (tables(&receipt["tables"])) (pictures::forest(&receipt["forest"])) }
             @if let Some(own) = self.own.and_then(figures::read) {
                 section {
                     h2 { "This peer's own rows" }

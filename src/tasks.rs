@@ -25,6 +25,7 @@ pub use flynn::evaluate::spec::EvaluateSpec;
 pub use flynn::size::{Size, Sizes};
 pub use flynn::spec::{FlynnSpec, ModelSpec};
 pub use flyswarm_sealed_sum::task::{History, Outcome, RowUse, Task, Work, exchange};
+pub use glm::GlmSpec;
 pub use kind::{
     BuildOwn, Contents, Forecast, OwnWishes, ReadContents, ReadSpec, ResultFile, Shared, TaskKind, kinds,
     register,
@@ -70,6 +71,8 @@ registry! {
     pub mod fedavg_xclp;
     /// Statistics over the rows of all peers: counts, means and cross tables without small cells.
     pub mod summary;
+    /// Linear, logistic and Poisson regression over the rows of all peers.
+    pub mod glm;
     /// A task that a program outside this crate provides.
     pub mod custom;
 }

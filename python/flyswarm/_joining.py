@@ -45,7 +45,7 @@ class Joined(Generic[Result]):
     estimator : FlyNNClassifier, Network, Labels or None
         Depends on the task. "flynn": a fitted classifier. "fedavg" and "fedavg-xclp": the network. "xclp":
         labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch" and
-        "summary": None.
+        "summary", "glm": None.
         Always None for a peer without rows.
     receipt : dict
         Record of this peer's part in the session.
@@ -56,7 +56,7 @@ class Joined(Generic[Result]):
         `pooled`, the figures of all held-out rows. "fedavg" and "fedavg-xclp": loss and accuracy in `rounds`
         (a list) and `scores` (of the last weights), and the entries of "flynn" if the session holds rows out.
         "xclp" with `hold_out`: the quality on the hidden labels in `held_out`. "tune": the best setting.
-        "sketch" and "summary": the contents of the result file. Otherwise empty.
+        "sketch", "summary" and "glm": the contents of the result file. Otherwise empty.
     own : str or None
         This peer's own figures as JSON, for the page.
     warnings : list of str
@@ -116,7 +116,7 @@ class Joined(Generic[Result]):
         return plot(self.figures, kind, ax)
 
     def table(self, number=0):
-        """Returns a table of a session of the task "summary", as its report prints it.
+        """Returns a table of a session of the task "summary" or "glm", as its report prints it.
 
         Table 1 has the columns "SMD" and "p" if there are groups to compare. "closed" is a number that does
         not open, or a test that needs one. `to_csv` and `to_markdown` of the data frame export it.
@@ -124,7 +124,8 @@ class Joined(Generic[Result]):
         Parameters
         ----------
         number : int
-            0 for Table 1, then the cross tables in the order of the session file. `figures` has the numbers.
+            0 for Table 1 or the coefficients, then the cross tables in the order of the session file or the
+            figures of the fit. `figures` has the numbers.
 
         Returns
         -------
@@ -149,6 +150,34 @@ class Joined(Generic[Result]):
         except ImportError:
             return lines
         return pd.DataFrame(lines).set_index("")
+
+    def summary(self):
+        """Returns all tables of a session of the task "summary" or "glm" as text.
+
+        Returns
+        -------
+        text : str
+            A title and aligned lines for each table.
+
+        Raises
+        ------
+        KeyError
+            If the result has no tables.
+
+        Examples
+        --------
+        >>> tables = [{"title": "Fit", "lines": [["", "value"], ["rows", "20"]]}]
+        >>> print(Joined(None, {"tables": tables}, b"").summary())
+        Fit
+              value
+        rows  20
+        """
+        parts = []
+        for table in self.receipt["tables"]:
+            widths = [max(map(len, column)) for column in zip(*table["lines"])]
+            padded = [[cell.ljust(width) for cell, width in zip(line, widths)] for line in table["lines"]]
+            parts.append("\n".join([table["title"], *("  ".join(line).rstrip() for line in padded)]))
+        return "\n\n".join(parts)
 
     def report(self):
         """Returns the page about the session, which a notebook shows in the cell.

@@ -102,6 +102,6 @@ def result(task, file, names, classes, receipt, learnt=None, own=None):
         case "tune":
             made = best(file)
             return made, made.get_params()
-        case "sketch" | "summary":
+        case "sketch" | "summary" | "glm":
             return None, json.loads(file)
     return None, {}

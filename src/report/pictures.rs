@@ -242,3 +242,48 @@ fn curves(name: &str, lines: &[&[f64]], most: f64) -> Markup {
     let size = (WIDTH, top + height + 34.0);
     html! { div { h3 { (name) } figure { (picture(size, None, name, &told, parts)) } } }
 }
+
+/// Draws estimates with their intervals on one axis: `{title, log, lines: [{name, at, low, high}]}`.
+pub(super) fn forest(forest: &Value) -> Markup {
+    let log = forest["log"] == true;
+    let place = |value: &Value| {
+        let x = value.as_f64()?;
+        Some(if log { x.max(1e-12).ln() } else { x }).filter(|x| x.is_finite())
+    };
+    let lines: Vec<(&str, [f64; 3])> = forest["lines"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|line| {
+            let [at, low, high] = ["at", "low", "high"].map(|key| place(&line[key]));
+            Some((line["name"].as_str()?, [at?, low?, high?]))
+        })
+        .take(MOST)
+        .collect();
+    if lines.is_empty() {
+        return html! {};
+    }
+    let ends = lines.iter().flat_map(|(_, range)| *range).chain([0.0]);
+    let (first, last) = ends.fold((0.0f64, 0.0f64), |(a, b), x| (a.min(x), b.max(x)));
+    let (line, height) = (22.0, 22.0 * lines.len() as f64 + 8.0);
+    let x = |value: f64| px(150.0 + (WIDTH - 160.0) * (value - first) / (last - first).max(1e-12));
+    let title = forest["title"].as_str().unwrap_or("estimate");
+    let parts = html! {
+        path.ideal d={ "M" (x(0.0)) " 0 V" (height) } {}
+        @for (at, (name, [value, low, high])) in lines.iter().enumerate() {
+            @let y = 15.0 + line * at as f64;
+            text x="0" y=(y + 4.0) { (name.chars().take(20).collect::<String>()) }
+            path.range d={ "M" (x(*low)) " " (y) " H" (x(*high)) } {}
+            (mark(0, x(*value), y, 4.0))
+        }
+    };
+    let caption = format!("Forest plot of the {title}s with their intervals");
+    let told = format!("the dashed line is {}; the numbers are in the table above", if log { 1 } else { 0 });
+    html! {
+        section {
+            h2 { "Forest plot" }
+            p { "Each " (title) " with its interval" @if log { ", on a logarithmic axis" } ". The dashed line is " (i32::from(log)) ": no difference." }
+            (picture((WIDTH, height), None, &caption, &told, parts))
+        }
+    }
+}

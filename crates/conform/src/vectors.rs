@@ -13,6 +13,7 @@ mod faults;
 mod fedavg;
 mod fedavg_xclp;
 mod flynn;
+mod glm;
 mod items;
 mod messages;
 mod ot;
@@ -67,6 +68,7 @@ const FILES: [(&str, Maker); 27] = [
     ("fedavg-xclp", fedavg_xclp::fedavg_xclp),
     ("private", private::private),
     ("summary", summary::summary),
+    ("glm", glm::glm),
 ];
 
 #[test]

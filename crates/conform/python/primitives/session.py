@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from . import Refused
 from .crypto import le, read_peer_id, tagged
+from .glm import Glm
 from .summary import Summary
 from .table import SessionError, Table, need, plain_name, printable
 from .xclp import Plan
@@ -20,7 +21,7 @@ from .xclp import Plan
 ADDRESS = "/[!-~]{0,255}"
 BOOLEAN = {
     "balance", "check_columns", "decimal_comma", "densify", "few_rows", "flip", "indicator", "large_owner", "learn_all",
-    "others_missing", "pairwise", "open_distances",
+    "others_missing", "pairwise", "open_distances", "robust", "site_effects",
 }
 
 
@@ -121,7 +122,7 @@ class Session:
             raise SessionError(str(error)) from error
         fields = {
             "": "name run_id created series columns table relays task select min_peers data flynn evaluate tune xclp sketch fedavg "
-            "pseudo_labels summary custom privacy committee timing limits roster",
+            "pseudo_labels summary glm custom privacy committee timing limits roster",
             "committee": "faults members",
             "series": "number parent",
             "table": "delimiter decimal_comma missing label group column",
@@ -141,7 +142,7 @@ class Session:
         }
         optional = " ".join(fields[table] for table in ("xclp", "sketch", "fedavg", "privacy", "timing", "limits"))
         optional += " table relays delimiter decimal_comma missing label group features series columns check_columns committee faults members select"
-        optional += " flynn evaluate held_out most learn_all positive xclp sketch fedavg pseudo_labels after refresh summary custom bytes classes min_peers"
+        optional += " flynn evaluate held_out most learn_all positive xclp sketch fedavg pseudo_labels after refresh summary glm custom bytes classes min_peers"
         optional += " tune privacy timing limits scaling densify score folds"
         for table, names in fields.items():
             found = file.get(table, {}) if table else file
@@ -149,7 +150,7 @@ class Session:
             present = not table or table in file
             need(not present or set(names.split()) - set(found) <= set(optional.split()), "missing field")
         self.task = file["task"]
-        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "fedavg-xclp", "summary", "custom"}
+        allowed = {"tune"} if "tune" in file else {"flynn"} if "flynn" in file else {"xclp", "sketch", "fedavg", "fedavg-xclp", "summary", "glm", "custom"}
         need(self.task in allowed and ("flynn" in file) == (self.task in ("flynn", "tune")), "task")
         both = self.task == "fedavg-xclp"
         need(both or self.task == "xclp" or "xclp" not in file, "xclp")
@@ -157,6 +158,7 @@ class Session:
         need(both or "pseudo_labels" not in file, "pseudo_labels")
         need(("custom" in file) == (self.task == "custom"), "custom")
         need(self.task == "summary" or "summary" not in file, "summary")
+        need(self.task == "glm" or "glm" not in file, "glm")
         self.custom = file.get("custom", {"name": "a"})
         need(re.fullmatch("[a-z0-9-]{1,64}", self.custom["name"], re.ASCII), "custom")
         need(re.fullmatch("([0-9a-f]{2}){0,65536}", self.custom.get("bytes", ""), re.ASCII), "custom")
@@ -191,7 +193,7 @@ class Session:
         need(len(self.columns) in (0, self.features) and len(set(self.columns)) == len(self.columns), "columns")
         need(self.table is not None or all(map(printable, self.columns)), "column")
         need(1 <= self.features <= 65_536, "features")
-        never = self.task in ("sketch", "summary")
+        never = self.task in ("sketch", "summary", "glm")
         classless = (never or self.task == "custom") and not self.classes
         need((classless or not never and 2 <= len(self.classes) <= 1000) and len(set(self.classes)) == len(self.classes), "classes")
         need(all(map(printable, self.classes)), "class")
@@ -216,7 +218,7 @@ class Session:
         need(128 <= self.memory_mb <= 65_536, "xclp.memory_mb")
         need(64 <= self.bits <= 16_384 and self.bits & self.bits - 1 == 0 and 1 <= self.k <= 1000, "xclp")
         need(set(self.compute) <= set(names) and len(set(self.compute)) == len(self.compute) in (0, 3, 4), "compute")
-        need(p <= 64 or not both and self.task not in ("xclp", "summary"), "roster")
+        need(p <= 64 or not both and self.task not in ("xclp", "summary", "glm"), "roster")
         if both or self.task == "xclp":
             self.fits(5 * (self.k + 1))
         self.fedavg = (both or self.task == "fedavg") and self.checked_fedavg(file.get("fedavg", {}), data)
@@ -244,8 +246,8 @@ class Session:
             need(srp or self.hash == "minhash" and own.scaling == "none", "sketch")
             need(not self.densify or self.selects, "densify")
         private = "epsilon" in file.get("privacy", {})
-        self.check_columns = data.get("check_columns", not private and self.task not in ("summary", "custom"))
-        need(not self.check_columns or not private and self.task not in ("summary", "custom"), "check_columns")
+        self.check_columns = data.get("check_columns", not private and self.task not in ("summary", "glm", "custom"))
+        need(not self.check_columns or not private and self.task not in ("summary", "glm", "custom"), "check_columns")
         need(not (self.table and self.table.pooled()) or not private and self.task != "custom", "fill_with")
         limits = self.limits = file.get("columns", {})
         need(set(limits) <= set(self.columns), "columns")
@@ -334,10 +336,13 @@ class Session:
         for name, (low, high, _) in self.TIMING.items():
             need(low <= timing[name] <= high, name)
 
-        self.summary = None
+        self.summary = self.glm = None
         if self.task == "summary":
             need(own.scaling == "none" and not self.densify, "scaling")
             self.summary = Summary(file.get("summary", {}), self.table, self.columns, names, self.min_contributors)
+        if self.task == "glm":
+            need(own.scaling == "none" and not self.densify, "scaling")
+            self.glm = Glm(file.get("glm", {}), self.table, self.columns, names, self.min_contributors)
 
         number = lambda x: struct.pack("<d", x + 0.0)
         values = [
@@ -413,6 +418,7 @@ class Session:
                 ("pseudo_labels.refresh", le(self.refresh or 0, 8)),
             ),
             *(self.summary.entries(number, self.list) if self.summary else ()),
+            *(self.glm.entries(number, self.list) if self.glm else ()),
             *self.only(
                 self.task == "custom",
                 ("custom.name", self.custom["name"].encode()),
@@ -494,6 +500,8 @@ class Session:
         classes = len(self.classes)
         if self.summary:
             return self.summary.plan(len(self.roster))
+        if self.glm:
+            return self.glm.plan(len(self.roster))
         if self.task == "xclp":
             plan = [("coin", 4, 0), ("rows", 4, len(self.roster) + classes)]
             if self.scaling in ("center", "standard", "soft-bins"):

@@ -2,7 +2,7 @@
 
 from primitives import Refused
 
-from vectors import fedavg, flynn, hamming, records, sessions, sketch, specification, summary, sums, wire, xclp
+from vectors import fedavg, flynn, glm, hamming, records, sessions, sketch, specification, summary, sums, wire, xclp
 from vectors.common import RESULTS, check
 
 CHECKS = (
@@ -31,6 +31,7 @@ CHECKS = (
     fedavg.check_fedavg_xclp,
     sketch.check_private,
     summary.check_summary,
+    glm.check_glm,
 )
 
 

@@ -237,6 +237,7 @@ pub(crate) fn session() -> Value {
         assert!(EVALUATE.contains(from), "{from}");
         toml(&EVALUATE.replacen(from, to, 1), 3)
     };
+    let models = super::glm::heads();
     let good: Vec<_> = [
         (SMALL, 3),
         (FULL, 20),
@@ -270,6 +271,10 @@ pub(crate) fn session() -> Value {
         (super::summary::HEAD, 4),
         (super::summary::PLAIN, 3),
         (super::summary::TWO, 4),
+        (&models[0], 4),
+        (&models[1], 4),
+        (&models[2], 4),
+        (super::glm::PLAIN, 3),
     ]
     .into_iter()
     .map(|(head, peers)| shown(&toml(head, peers)))
@@ -307,6 +312,10 @@ pub(crate) fn session() -> Value {
         assert!(super::summary::HEAD.contains(from), "{from}");
         toml(&super::summary::HEAD.replacen(from, to, 1), 4)
     };
+    let model = |from: &str, to: &str| {
+        assert!(models[1].contains(from), "{from}");
+        toml(&models[1].replacen(from, to, 1), 4)
+    };
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
         ("unknown field", change("[data]", "colour = 1\n[data]")),
@@ -335,6 +344,12 @@ pub(crate) fn session() -> Value {
             "a summary that fills missing values",
             counted("fill = 25.0\nindicator = true", "fill_with = \"mean\""),
         ),
+        ("a regression solved on shares", model("rest = 2", "rest = 2\nopen = \"estimates\"")),
+        ("an intercept for each peer", model("rest = 2", "rest = 2\nsite_effects = true")),
+        ("counts of a category", model("\"visits\"", "\"died\"")),
+        ("an unknown family", model("poisson", "probit")),
+        ("a term of the outcome", model("\"arm\", \"age\"", "\"arm\", \"visits\"")),
+        ("a small threshold of a regression", model("threshold = 12", "threshold = 9")),
         ("a summary of scaled numbers", counted("scaling = \"none\"", "scaling = \"standard\"")),
         ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
         ("two computing parties", labels(", \"peer-4\"", "")),

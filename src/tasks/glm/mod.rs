@@ -1,0 +1,150 @@
+//! The task `glm`: linear, logistic and Poisson regression over the rows of all peers (spec, section 15j).
+//!
+//! Slots: the coin, which draws the computing parties; `computed` and `pattern`, as in the task `summary`:
+//! the parties decide on shares whether every cell of two terms of the model has enough rows; `rows`, the
+//! number of rows; then a slot for each round of the fit. A cell that does not pass ends the session before
+//! any number opens. The opened sums alone decide after which round the fit ends.
+
+mod checked;
+mod design;
+mod result;
+mod spec;
+mod task;
+#[cfg(test)]
+mod tests;
+mod variables;
+
+use std::sync::Arc;
+
+pub use spec::GlmSpec;
+
+use super::{BuiltIn, Contents, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption};
+use crate::session::{Section, Session, SessionError};
+use design::Design;
+use result::{FORMAT, File};
+use task::Glm;
+
+/// Entry of the task in the registry.
+pub static KIND: TaskKind = TaskKind {
+    has_classes: false,
+    options: &[
+        TaskOption::field("family", "FAMILY", "glm.family", "linear, logistic or poisson [default: linear]"),
+        TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
+        TaskOption::own("event", "LEVEL", "Level of the outcome [default: the second]"),
+        TaskOption::own("terms", "TERM,TERM", "Columns and pairs such as age:sex [default: all]"),
+        TaskOption::field(
+            "grid",
+            "STEP",
+            "glm.grid",
+            "Numbers are rounded to multiples of STEP [default: 0.01]",
+        ),
+        TaskOption::field("robust", "", "glm.robust", "Robust standard errors (HC1)"),
+    ],
+    fill,
+    results: &[ResultFile { name: "a regression", recognised, contents: Some(contents) }],
+    ..TaskKind::new(
+        "glm",
+        "linear, logistic and Poisson regression",
+        &[Section { name: "glm", tasks: "glm" }],
+        |sections, _, _| GlmSpec::read(sections).map(Into::into),
+        Shared::Shares,
+    )
+};
+
+fn fill(new: &mut NewFile) -> Result<(), SessionError> {
+    new.propose("data.scaling", "none");
+    for (option, field) in [("outcome", "glm.outcome"), ("event", "glm.event")] {
+        if let Some(text) = new.option(option).map(str::to_owned) {
+            new.propose(field, text);
+        }
+    }
+    if let Some(terms) = new.option("terms") {
+        let terms: Vec<String> = terms.split(',').map(|term| term.trim().to_owned()).collect();
+        new.propose("glm.terms", terms);
+    }
+    Ok(())
+}
+
+fn recognised(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    text.starts_with('{') && text.contains(&format!("\"format\": \"{FORMAT}\""))
+}
+
+fn contents(bytes: &[u8]) -> Result<Contents, String> {
+    let file = File::read(bytes)?;
+    Ok(Contents { kind: "regression", digest: result::digest(bytes), text: file.text(), json: file.json() })
+}
+
+/// Returns the task with these parameters.
+fn built_in(session: &Session, spec: &GlmSpec) -> Option<BuiltIn> {
+    let design = Arc::new(Design::new(spec, &session.data).ok()?);
+    let plan = task::plan(session, spec, &design)?;
+    let spec = spec.clone();
+    Some(BuiltIn {
+        own: OwnSlots::default(),
+        plan,
+        result: "regression",
+        extension: "glm.json",
+        labels: Labels::None,
+        witnesses: true,
+        build: Box::new(move |session, me, rows, secret| {
+            Ok(Arc::new(Glm::new(session, spec.clone(), design.clone(), me, rows.data, secret)?))
+        }),
+    })
+}
+
+/// Functions for the test vectors, which are made outside this crate.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    use flyswarm_glm::{Model, Round, Row, Totals};
+    use flyswarm_mpc::shares::cells::{Opened, Rule};
+
+    use super::{Design, GlmSpec};
+    use crate::data::Dataset;
+    use crate::session::Session;
+
+    fn design(session: &Session) -> Option<(&GlmSpec, Design)> {
+        let spec = session.task.get::<GlmSpec>()?;
+        Some((spec, Design::new(spec, &session.data).ok()?))
+    }
+
+    /// Returns the conditions for cells to pass, and the model.
+    #[must_use]
+    pub fn of(session: &Session) -> Option<(Rule, Model)> {
+        let (spec, design) = design(session)?;
+        let model = spec.model(&design)?;
+        Some((design.rule(spec, session.privacy.min_contributors), model))
+    }
+
+    /// Returns the words of rows for the check.
+    ///
+    /// # Errors
+    /// A line about a value that does not fit.
+    pub fn words(session: &Session, rows: &Dataset) -> Result<Vec<u64>, String> {
+        let (_, design) = design(session).ok_or("another task")?;
+        design.words((0..rows.rows()).map(|row| rows.row(row))).map(|(words, _)| words)
+    }
+
+    /// Returns the sums of rows in a round.
+    ///
+    /// # Errors
+    /// A line about a value that does not fit.
+    pub fn sums(session: &Session, round: &Round, rows: &Dataset) -> Result<Totals, String> {
+        let (spec, design) = design(session).ok_or("another task")?;
+        let model = spec.model(&design).ok_or("another family")?;
+        let mut totals = Totals::new(design.width());
+        for at in 0..rows.rows() {
+            let Some(row) = design.row(rows.row(at))? else { continue };
+            let (outcome, offset, weight) = (row.outcome, row.offset, row.weight);
+            model.family.add(round, &Row { columns: &row.columns, outcome, offset, weight }, &mut totals);
+        }
+        Ok(totals)
+    }
+
+    /// Names the cells that do not pass.
+    #[must_use]
+    pub fn refused(session: &Session, pattern: &Opened) -> Option<String> {
+        design(session).and_then(|(_, design)| design.refused(pattern))
+    }
+}

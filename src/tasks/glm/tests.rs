@@ -1,0 +1,480 @@
+//! The fit of several peers against the fit of the pooled rows, and models that are refused.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flyswarm_data::prepare::{ColumnSpec, Fill, Kind, TableSchema};
+use flyswarm_glm::{Model, Next, Row, Totals};
+use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule, boxed};
+use flyswarm_mpc::shares::input::{Announced, Inputs, parcels_of_words, unpack_words};
+use flyswarm_mpc::shares::memory::in_memory;
+use flyswarm_mpc::shares::program::Outcome;
+use proptest::prelude::*;
+use zeroize::Zeroizing;
+
+use super::design::DesignRow;
+use super::*;
+use crate::Identity;
+use crate::data::Dataset;
+use crate::protocol::ballot::Ballot;
+use crate::protocol::record::Value;
+use crate::protocol::sum_id::SumId;
+use crate::session::{DataSpec, Peer};
+use crate::tasks::xclp::computed::{Computed, inputs_digest};
+use crate::tasks::{History, RowUse, Task};
+
+const SESSION: &str = "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\n\
+                       created = 2026-11-22T16:05:06Z\ntask = \"glm\"\n[data]\nfeatures = 2\n\
+                       columns = [\"x\", \"y\"]\n[glm]\noutcome = \"y\"\n[privacy]\nmin_contributors = 2\n";
+/// Slots of the task.
+const PATTERN: u32 = 2;
+const ROWS: u32 = 3;
+const FIT: u32 = 4;
+
+/// Columns: a category of three levels, one that may be missing, an ordinal, a number, the outcome.
+fn data() -> DataSpec {
+    let levels = |levels: &[&str]| levels.iter().map(|&level| level.to_owned()).collect::<Vec<_>>();
+    let sex =
+        ColumnSpec { fill: Fill::NoLevel, ..ColumnSpec::new("sex", Kind::Category(levels(&["f", "m"]))) };
+    let columns = vec![
+        ColumnSpec::new("arm", Kind::Category(levels(&["a", "b", "c"]))),
+        sex,
+        ColumnSpec::new("stage", Kind::Ordinal(levels(&["1", "2", "3"]))),
+        ColumnSpec::new("age", Kind::Number),
+        ColumnSpec::new("died", Kind::Category(levels(&["no", "yes"]))),
+        ColumnSpec::new("visits", Kind::Number),
+    ];
+    let table = TableSchema { columns, ..TableSchema::default() };
+    let (features, columns) = (table.width() as u32, table.features());
+    DataSpec { features, columns, preparation: Some(Arc::new(table)), ..DataSpec::default() }
+}
+
+fn spec() -> GlmSpec {
+    GlmSpec {
+        family: "logistic".into(),
+        outcome: "died".into(),
+        terms: ["arm", "sex", "age"].map(str::to_owned).to_vec(),
+        grid: 0.1,
+        robust: true,
+        rest: 1,
+        ..GlmSpec::default()
+    }
+}
+
+/// A row as a table has it: arm, sex (`None` is missing), stage, age, died, visits.
+type Plain = (usize, Option<usize>, usize, f32, usize, u8);
+
+fn row((arm, sex, stage, age, died, visits): Plain) -> Vec<f32> {
+    let one_hot = |levels: usize, level: Option<usize>| {
+        (0..levels).map(move |at| f32::from(u8::from(Some(at) == level)))
+    };
+    one_hot(3, Some(arm))
+        .chain(one_hot(2, sex))
+        .chain([stage as f32, age])
+        .chain(one_hot(2, Some(died)))
+        .chain([f32::from(visits)])
+        .collect()
+}
+
+/// Returns rows of five peers; the third has none, the others as many as given.
+fn some_rows(each: usize, arms: usize) -> Vec<Vec<Vec<f32>>> {
+    let plain = |peer: usize, at: usize| {
+        let number = 7 * peer + 3 * at + at * at % 11;
+        let sex = (!number.is_multiple_of(13)).then_some(number / 3 % 2);
+        let died = usize::from((number * 29 + at * 17) % 10 < 3 + number % 3);
+        (number % arms, sex, number / 5 % 3, (number * 31 % 700) as f32 / 10.0, died, (number * 5 % 97) as u8)
+    };
+    (0..5).map(|peer| (0..each * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
+}
+
+fn dataset(rows: &[Vec<f32>]) -> Dataset {
+    match rows.is_empty() {
+        true => Dataset::new(10, vec![0.0; 10], vec![], vec![]).expect("a row").subset(&[]),
+        false => Dataset::new(10, rows.concat(), vec![], vec![]).expect("rows"),
+    }
+}
+
+fn with_roster(text: &str) -> String {
+    let mut keys: Vec<_> = (0..5u8).map(|i| Identity::from_seed([i; 32]).public()).collect();
+    keys.sort();
+    let entry = |(i, key)| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
+    text.to_owned() + &keys.into_iter().enumerate().map(entry).collect::<String>()
+}
+
+fn session() -> Session {
+    let mut session = Session::parse(&with_roster(SESSION)).expect("a session");
+    session.data = data();
+    session
+}
+
+/// Returns the tasks of five peers after the exchange, and the history of each. Peers 1, 3 and 4 computed.
+fn computed(spec: &GlmSpec, rows: &[Vec<Vec<f32>>]) -> (Vec<Glm>, Vec<History>) {
+    let session = session();
+    let design = Arc::new(Design::new(spec, &session.data).expect("fits"));
+    let rule = design.rule(spec, 2);
+    let task = |peer: u16| {
+        let data = Arc::new(dataset(&rows[usize::from(peer)]));
+        Glm::new(session.clone(), spec.clone(), design.clone(), Peer(peer), data, &[7; 32]).expect("fits")
+    };
+    let tasks: Vec<Glm> = (0..5).map(task).collect();
+    let mut held: [Vec<Inputs>; 3] = Default::default();
+    let mut commitments = Vec::new();
+    for (place, rows) in rows.iter().enumerate() {
+        let (words, _) = design.words(rows.iter().map(Vec::as_slice)).expect("in range");
+        let parcels = parcels_of_words(&words, place, &[1, 2, 3].map(|n| Zeroizing::new([n; 32])));
+        let input = [place as u8 + 1; 32];
+        commitments.push((Peer(place as u16), input));
+        let said = Announced::of(input, &parcels);
+        for (number, held) in held.iter_mut().enumerate() {
+            held.push(unpack_words(&parcels[number], number, &said, words.len()).expect("a parcel"));
+        }
+    }
+    let run = in_memory(7, |context| {
+        let inputs = held[context.role()].clone();
+        boxed(context, rule.clone(), inputs, false)
+    });
+    let inputs = inputs_digest(commitments.iter().copied());
+    let result = |peer: u16| {
+        let number = [1, 3, 4].iter().position(|&party| party == peer);
+        let shares = number.map(|number| match &run.results[number] {
+            Outcome::Sealed(sealed) => (number as u8, sealed.to_bytes()),
+            other => panic!("{other:?}"),
+        });
+        let digest = if number.is_some() { inputs } else { [0; 32] };
+        Computed { party: shares, commitment: commitments[usize::from(peer)].1, inputs: digest }.to_bytes()
+    };
+    let results: Vec<Bytes> = (0..5).map(result).collect();
+    let vectors: Vec<Bytes> = tasks
+        .iter()
+        .zip(&results)
+        .map(|(task, result)| task.contribution_from_exchange(1, result).expect("a vector"))
+        .collect();
+    let histories = results.into_iter().map(|result| {
+        let mut history = History::of([(value(0, &[0, 1, 2, 3, 4]), Bytes::from(vec![5; 32]))]);
+        history.push(value(1, &[0, 1, 2, 3, 4]), Some(sum_of(4, &vectors)));
+        history.set_exchanged(1, result);
+        history
+    });
+    let histories = histories.collect();
+    (tasks, histories)
+}
+
+fn value(slot: u32, members: &[u16]) -> Value {
+    let sum = SumId { ballot: Ballot::default(), slot };
+    let members = members.iter().copied().map(Peer).collect();
+    Value { sum, members, total: [0; 32], deals: [0; 32] }
+}
+
+/// Returns the sum of vectors of words of 4 or 8 bytes.
+fn sum_of(bytes: usize, vectors: &[Bytes]) -> Bytes {
+    let word = |vector: &Bytes, at: usize| {
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(&vector[at..at + bytes]);
+        u64::from_le_bytes(word)
+    };
+    let words = (0..vectors[0].len()).step_by(bytes);
+    let sums = words.map(|at| vectors.iter().fold(0u64, |sum, vector| sum.wrapping_add(word(vector, at))));
+    sums.flat_map(|sum| sum.to_le_bytes()[..bytes].to_vec()).collect()
+}
+
+/// Adds a slot to all histories: the sum of the vectors of `members`.
+fn add(tasks: &[Glm], histories: &mut [History], slot: u32, members: &[u16]) -> Result<(), String> {
+    let all: Vec<Peer> = members.iter().copied().map(Peer).collect();
+    tasks[0].allows(slot, &histories[0], &all)?;
+    let vectors = members
+        .iter()
+        .map(|&peer| tasks[usize::from(peer)].contribution(slot, &histories[usize::from(peer)]));
+    let sum = sum_of(8, &vectors.collect::<Result<Vec<_>, _>>()?);
+    histories.iter_mut().for_each(|history| history.push(value(slot, members), Some(sum.clone())));
+    tasks.iter().zip(&*histories).try_for_each(|(task, history)| task.check(slot, history))
+}
+
+const EVERYONE: [u16; 5] = [0, 1, 2, 3, 4];
+
+/// Runs a session to its end.
+fn whole(spec: &GlmSpec, rows: &[Vec<Vec<f32>>]) -> Result<(Vec<Glm>, Vec<History>), String> {
+    let (tasks, mut histories) = computed(spec, rows);
+    let last = tasks[0].plan().len() as u32;
+    for slot in PATTERN..last {
+        if tasks[0].ends(&histories[0]) {
+            break;
+        }
+        add(&tasks, &mut histories, slot, &EVERYONE)?;
+    }
+    Ok((tasks, histories))
+}
+
+/// Fits pooled rows in one place.
+fn in_one_place(spec: &GlmSpec, rows: &[Vec<f32>]) -> File {
+    let design = Design::new(spec, &data()).expect("fits");
+    let model: Model = spec.model(&design).expect("a family");
+    let mut opened = Vec::new();
+    loop {
+        match model.next(&opened) {
+            Next::Done(fit) => return File::new(&session(), spec, &design, &fit),
+            Next::Failed(error) => panic!("{error}"),
+            Next::Round(round) => {
+                let mut totals = Totals::new(design.width());
+                for row in rows {
+                    let Some(row) = design.row(row).expect("in range") else { continue };
+                    let (outcome, offset, weight) = (row.outcome, row.offset, row.weight);
+                    model.family.add(
+                        &round,
+                        &Row { columns: &row.columns, outcome, offset, weight },
+                        &mut totals,
+                    );
+                }
+                opened.push(totals);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fit_of_five_peers_is_that_of_the_pooled_rows() {
+    let interaction = ["arm", "sex", "age", "arm:sex", "sex:age"].map(str::to_owned).to_vec();
+    let visits = GlmSpec { family: "poisson".into(), outcome: "visits".into(), ..spec() };
+    let specs = [
+        spec(),
+        GlmSpec { terms: interaction, robust: false, ..spec() },
+        GlmSpec {
+            reference: [("arm".to_owned(), "b".to_owned())].into(),
+            terms: vec!["arm".into(), "stage".into()],
+            ..spec()
+        },
+        visits,
+        GlmSpec {
+            family: "linear".into(),
+            outcome: "age".into(),
+            terms: vec!["arm".into(), "sex".into()],
+            ..spec()
+        },
+    ];
+    for spec in specs {
+        let rows = some_rows(150, 3);
+        let (tasks, histories) = whole(&spec, &rows).expect("a fit");
+        let outcomes: Vec<_> = tasks
+            .iter()
+            .zip(&histories)
+            .map(|(task, history)| task.outcome(history, 0).expect("an outcome"))
+            .collect();
+        assert!(outcomes.iter().all(|each| each.file == outcomes[0].file && each.warnings.is_empty()));
+        let read = contents(&outcomes[0].file).expect("a file");
+        assert_eq!(read.digest, outcomes[0].digest);
+        assert!(recognised(&outcomes[0].file) && read.text.contains("| intercept |"), "{}", read.text);
+        let expected = in_one_place(&spec, &rows.concat());
+        assert_eq!(format!("{:#}\n", expected.json()).as_bytes(), &outcomes[0].file[..]);
+    }
+}
+
+#[test]
+fn names_of_columns_follow_the_reference_and_the_order_of_terms() {
+    let terms = ["sex", "arm", "stage", "arm:age"].map(str::to_owned).to_vec();
+    let spec = GlmSpec { terms, reference: [("arm".to_owned(), "b".to_owned())].into(), ..spec() };
+    let design = Design::new(&spec, &data()).expect("fits");
+    let names: Vec<String> = design.columns().into_iter().map(|column| column.name).collect();
+    assert_eq!(names, ["intercept", "sex=m", "arm=a", "arm=c", "stage", "arm=a:age", "arm=c:age"]);
+    let found = design.row(&row((2, Some(1), 2, 40.5, 1, 0))).expect("in range").expect("complete");
+    assert_eq!(found.columns, [1, 1, 0, 1, 2, 0, 405]);
+    assert_eq!((found.outcome, found.offset, found.weight), (1.0, 0.0, 1.0));
+    assert_eq!(design.row(&row((2, None, 2, 40.5, 1, 0))), Ok(None), "a missing value leaves the row out");
+}
+
+#[test]
+fn a_small_cell_of_two_terms_refuses_the_model_before_a_number_opens() {
+    // Arm c of women who died has few rows only for peer 0; without interaction, no set of three is opened.
+    let mut rows = some_rows(120, 2);
+    for at in 0..9 {
+        rows[at % 2].push(row((2, Some(at % 2), 0, 40.0 + at as f32, at % 2, 0)));
+    }
+    let (tasks, mut histories) = computed(&spec(), &rows);
+    let error = add(&tasks, &mut histories, PATTERN, &EVERYONE).unwrap_err();
+    assert!(error.starts_with("the model is refused before anything opens"), "{error}");
+    assert!(error.contains(": arm=c; arm=c and sex=f;") && error.ends_with("leave terms out"), "{error}");
+    // A peer that does not hear the verdict still sends nothing.
+    let error = tasks[1].contribution(ROWS, &histories[1]).unwrap_err();
+    assert!(error.starts_with("the model is refused"), "{error}");
+}
+
+#[test]
+fn too_few_rows_for_the_columns_refuse_the_model() {
+    let linear =
+        GlmSpec { family: "linear".into(), outcome: "visits".into(), terms: vec!["age".into()], ..spec() };
+    let error = whole(&linear, &some_rows(4, 3)).unwrap_err();
+    let expected = "the model is refused before a sum opens: 16 rows for 2 columns, at least 20 are needed";
+    assert!(error.starts_with(expected), "{error}");
+    assert!(whole(&linear, &some_rows(5, 3)).is_ok());
+    // A peer that does not hear the verdict still sends nothing.
+    let (tasks, mut histories) = computed(&linear, &some_rows(4, 3));
+    add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the pattern");
+    add(&tasks, &mut histories, ROWS, &EVERYONE).expect_err("too few");
+    assert!(tasks[0].contribution(FIT, &histories[0]).is_err());
+}
+
+#[test]
+fn a_lost_peer_ends_the_fit_and_a_late_peer_brings_no_rows() {
+    let (tasks, mut histories) = computed(&spec(), &some_rows(150, 3));
+    add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the pattern");
+    add(&tasks, &mut histories, ROWS, &[1, 2, 3, 4]).expect("the rows");
+    let error = add(&tasks, &mut histories, FIT, &[1, 2, 3, 4]).unwrap_err();
+    assert!(error.starts_with("the fit cannot go on without peer-0"), "{error}");
+    // Peer 0 was not a member of the check.
+    let (tasks, histories) = computed(&spec(), &some_rows(150, 3));
+    let mut late = History::of([(value(0, &EVERYONE), Bytes::from(vec![5; 32]))]);
+    late.push(value(1, &[1, 2, 3, 4]), histories[0].vector(1).cloned());
+    assert_eq!(tasks[0].row_use(FIT, &late), RowUse::LeftOut("this peer came after the cells were checked"));
+    assert_eq!(tasks[1].row_use(FIT, &late), RowUse::Included);
+}
+
+#[test]
+fn a_round_with_other_rows_ends_the_session() {
+    let (tasks, mut histories) = computed(&spec(), &some_rows(150, 3));
+    for slot in [PATTERN, ROWS] {
+        add(&tasks, &mut histories, slot, &EVERYONE).expect("the check");
+    }
+    let vectors: Vec<Bytes> =
+        (1..5).map(|at| tasks[at].contribution(FIT, &histories[at]).expect("a vector")).collect();
+    histories[0].push(value(FIT, &EVERYONE), Some(sum_of(8, &vectors)));
+    let error = tasks[0].check(FIT, &histories[0]).unwrap_err();
+    assert!(error.starts_with("a round counts other rows than the check did"), "{error}");
+}
+
+#[test]
+fn fields_that_do_not_fit_are_refused_by_name() {
+    let refusal = |spec: GlmSpec| Design::new(&spec, &data()).unwrap_err().0;
+    let terms = |term: &str| GlmSpec { terms: vec![term.into()], ..spec() };
+    assert_eq!(refusal(GlmSpec { family: "probit".into(), ..spec() }), "glm.family");
+    assert_eq!(refusal(GlmSpec { outcome: "none".into(), ..spec() }), "glm.outcome");
+    assert_eq!(refusal(GlmSpec { outcome: "arm".into(), ..spec() }), "glm.outcome", "three levels");
+    assert_eq!(refusal(GlmSpec { family: "linear".into(), ..spec() }), "glm.outcome", "levels");
+    assert_eq!(refusal(GlmSpec { event: Some("maybe".into()), ..spec() }), "glm.event");
+    for term in ["none", "died", "arm:arm", "arm:none", "arm:sex:stage", ""] {
+        assert_eq!(refusal(terms(term)), "glm.terms", "{term}");
+    }
+    assert_eq!(refusal(GlmSpec { terms: vec!["age".into(), "age".into()], ..spec() }), "glm.terms");
+    assert_eq!(refusal(GlmSpec { offset: Some("arm".into()), ..spec() }), "glm.offset");
+    assert_eq!(refusal(GlmSpec { weights: Some("visits".into()), ..terms("visits") }), "glm.terms");
+    assert_eq!(refusal(GlmSpec { grids: [("arm".to_owned(), 1.0)].into(), ..spec() }), "glm.grids");
+    assert_eq!(
+        refusal(GlmSpec { reference: [("arm".to_owned(), "z".to_owned())].into(), ..spec() }),
+        "glm.reference"
+    );
+    let mut data = data();
+    let mut table = (*data.preparation.take().expect("a table")).clone();
+    table.columns[3].fill = Fill::Number(1.0);
+    data.preparation = Some(Arc::new(table));
+    assert_eq!(Design::new(&spec(), &data).unwrap_err().0, "fill of column \"age\"");
+}
+
+#[test]
+fn what_this_version_cannot_do_is_refused_by_name() {
+    let read =
+        |line: &str| Session::parse(&with_roster(&SESSION.replace("[glm]\n", &format!("[glm]\n{line}\n"))));
+    assert!(read("open = \"matrices\"\nsite_effects = false").is_ok());
+    for (line, field) in [
+        ("open = \"estimates\"", "glm.open"),
+        ("site_effects = true", "glm.site_effects"),
+        ("threshold = 9", "glm.threshold"),
+        ("rest = 0", "glm.rest"),
+        ("level = 1.0", "glm.level"),
+    ] {
+        let error = read(line).unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_the_model_are_errors_of_one_line() {
+    let error = |spec: GlmSpec, plain: Plain| {
+        Design::new(&spec, &data()).expect("fits").row(&row(plain)).unwrap_err()
+    };
+    let good = (0, Some(0), 0, 50.0, 0, 1);
+    assert!(
+        error(spec(), (0, Some(0), 0, 2e5, 0, 1))
+            .starts_with("column \"age\": a value is more than 1048576 steps")
+    );
+    let weighted = GlmSpec { weights: Some("visits".into()), ..spec() };
+    assert!(
+        error(weighted, (0, Some(0), 0, 50.0, 0, 0))
+            .starts_with("column \"visits\": the weight of a row is 0")
+    );
+    let counted =
+        GlmSpec { family: "poisson".into(), outcome: "age".into(), terms: vec!["arm".into()], ..spec() };
+    assert!(
+        error(counted, (0, Some(0), 0, -1.0, 0, 1)).starts_with("column \"age\": the outcome of a row is -1")
+    );
+    let binary = GlmSpec { outcome: "visits".into(), ..spec() };
+    assert!(
+        error(binary, (0, Some(0), 0, 50.0, 0, 2))
+            .starts_with("column \"visits\": the outcome of a row is 2")
+    );
+    let mut none = row(good);
+    none[..3].fill(0.0);
+    let error = Design::new(&spec(), &data()).expect("fits").row(&none).unwrap_err();
+    assert!(error.starts_with("column \"arm\": a row has no level"), "{error}");
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let sex = prop_oneof![6 => (0usize..2).prop_map(Some), 1 => Just(None)];
+    let age = prop_oneof![3 => (-50i32..900).prop_map(|x| x as f32 / 10.0), 2 => Just(0.0)];
+    let visits = prop_oneof![2 => Just(0u8), 1 => 1u8..9];
+    (prop_oneof![5 => Just(0usize), 4 => Just(1), 1 => Just(2)], sex, 0usize..3, age, 0usize..2, visits)
+}
+
+/// Returns the pattern of plain counts.
+fn pattern(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
+    let passes = |rows: Vec<u64>| {
+        let pooled: u64 = rows.iter().sum();
+        pooled >= rule.threshold.into()
+            && rows.iter().filter(|&&own| own > 0).count() >= rule.contributors as usize
+            && rows.iter().all(|own| pooled - own >= rule.rest.into())
+    };
+    let of = |at: usize| owners.iter().map(|words| words[at]).collect::<Vec<_>>();
+    let measure = |(number, &cell): (usize, &usize)| {
+        (0..BUCKETS).all(|bucket| {
+            let inside = of(rule.cells() + BUCKETS * number + bucket);
+            passes(of(cell).iter().zip(inside).map(|(all, inside)| all - inside).collect())
+        })
+    };
+    Opened {
+        cells: (0..rule.cells()).map(|at| passes(of(at))).collect(),
+        measures: rule.measures.iter().enumerate().map(measure).collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Every entry of the sums is a sum over the rows with certain levels of two terms. For each entry with
+    /// a category, fewer than ten rows that are not 0 must refuse the model.
+    #[test]
+    fn a_model_that_passes_has_no_sum_of_few_rows(
+        rows in prop::collection::vec((plain(), 0usize..4), 30..500), terms in 1usize..64,
+    ) {
+        let all = ["age", "visits", "arm", "sex", "stage", "arm:age"];
+        let chosen = (0..6).filter(|at| terms >> at & 1 == 1);
+        let terms: Vec<String> = chosen.map(|at| all[at].to_owned()).collect();
+        let spec = GlmSpec { terms, ..spec() };
+        let design = Design::new(&spec, &data()).expect("fits");
+        let owner = |owner: usize| {
+            let own = rows.iter().filter(|(_, peer)| *peer == owner);
+            let own: Vec<_> = own.map(|(plain, _)| row(*plain)).collect();
+            design.words(own.iter().map(Vec::as_slice)).expect("in range").0
+        };
+        let owners: Vec<Vec<u64>> = (0..4).map(owner).collect();
+        let refused = design.refused(&pattern(&design.rule(&spec, 2), &owners)).is_some();
+        let designed: Vec<_> =
+            rows.iter().filter_map(|(plain, _)| design.row(&row(*plain)).expect("in range")).collect();
+        let few = |value: &dyn Fn(&DesignRow) -> f64| {
+            let count = designed.iter().filter(|row| value(row) != 0.0).count();
+            count < 10 && (count > 0 || designed.len() < 10)
+        };
+        for i in 0..design.width() {
+            for j in i..design.width() {
+                prop_assert!(refused || !few(&|row| (row.columns[i] * row.columns[j]) as f64), "{i} {j}");
+            }
+            prop_assert!(refused || !few(&|row| row.columns[i] as f64 * row.outcome), "{i}");
+            prop_assert!(refused || !few(&|row| row.columns[i] as f64 * (1.0 - row.outcome)), "{i}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Columns of the session as a model uses them: factors with levels, numbers in steps of a grid.
+
+use flyswarm_data::prepare::{ColumnSpec, Fill, Kind};
+use flyswarm_glm::MOST_STEPS;
+
+use crate::session::DataSpec;
+
+/// A field of the session file that is refused: its name, its value and the limit.
+pub(super) type Refusal = (String, String, String);
+
+pub(super) fn refusal(field: &str, value: impl std::fmt::Display, limit: &str) -> Refusal {
+    (field.to_owned(), value.to_string(), limit.to_owned())
+}
+
+/// A column of the session's rows.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) name: String,
+    pub(super) kind: SourceKind,
+    /// Index of its first number in a row, and of the number that marks missing values.
+    pub(super) place: usize,
+    pub(super) indicator: Option<usize>,
+    /// True if a missing value is a row without a level.
+    pub(super) no_level: bool,
+    /// True if missing values are replaced without a mark.
+    pub(super) fills: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum SourceKind {
+    Number,
+    Date,
+    Ordinal(Vec<String>),
+    Category(Vec<String>),
+    /// Numbers 0 and 1, as an outcome.
+    Binary,
+}
+
+/// A value of a row that counts: the level of a factor, or steps of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Level(usize),
+    Steps(i64),
+}
+
+/// A column that the model uses.
+#[derive(Clone, Debug)]
+pub(super) struct Variable {
+    pub(super) source: Source,
+    /// Size of a step of a number.
+    pub(super) grid: f64,
+}
+
+impl Variable {
+    pub(super) fn levels(&self) -> Vec<&str> {
+        match &self.source.kind {
+            SourceKind::Number | SourceKind::Date => Vec::new(),
+            SourceKind::Binary => vec!["0", "1"],
+            SourceKind::Ordinal(levels) | SourceKind::Category(levels) => {
+                levels.iter().map(String::as_str).collect()
+            }
+        }
+    }
+
+    pub(super) fn is_factor(&self) -> bool {
+        !matches!(self.source.kind, SourceKind::Number | SourceKind::Date)
+    }
+
+    /// Returns the value of a row; `None` if it is missing.
+    pub(super) fn value(&self, row: &[f32]) -> Result<Option<Value>, String> {
+        let Source { name, kind, place, indicator, no_level, .. } = &self.source;
+        let at = |place: usize| row.get(place).copied().unwrap_or_default();
+        if indicator.is_some_and(|place| at(place) > 0.5) {
+            return Ok(None);
+        }
+        let number = at(*place);
+        match kind {
+            SourceKind::Category(levels) => match (0..levels.len()).find(|level| at(place + level) > 0.5) {
+                Some(level) => Ok(Some(Value::Level(level))),
+                None if *no_level => Ok(None),
+                None => Err(format!(
+                    "column {name:?}: a row has no level, and the session allows no missing values"
+                )),
+            },
+            SourceKind::Ordinal(levels) if number >= 0.0 && (number as usize) < levels.len() => {
+                Ok(Some(Value::Level(number as usize)))
+            }
+            SourceKind::Ordinal(_) => Err(format!("column {name:?}: a row has no level")),
+            SourceKind::Binary if number == 0.0 || number == 1.0 => Ok(Some(Value::Level(number as usize))),
+            SourceKind::Binary => {
+                Err(format!("column {name:?}: the outcome of a row is {number}, must be 0 or 1"))
+            }
+            SourceKind::Number | SourceKind::Date => {
+                let steps = (f64::from(number) / self.grid).round_ties_even();
+                if steps.abs() > MOST_STEPS as f64 {
+                    return Err(format!(
+                        "column {name:?}: a value is more than {MOST_STEPS} steps of its grid, {}; a larger grid in \
+                         [glm.grids] allows larger values",
+                        self.grid
+                    ));
+                }
+                Ok(Some(Value::Steps(steps as i64)))
+            }
+        }
+    }
+}
+
+/// Splits a term at a colon into names of columns. A column may have a colon in its name.
+pub(super) fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
+    let known = |name: &str| sources.iter().any(|source| source.name == name);
+    if known(term) {
+        return vec![term];
+    }
+    let halves = term.match_indices(':').map(|(at, _)| (&term[..at], &term[at + 1..]));
+    halves
+        .filter(|(one, two)| known(one) && known(two))
+        .map(|(one, two)| vec![one, two])
+        .next()
+        .unwrap_or_default()
+}
+
+/// Returns the columns of the session.
+pub(super) fn sources(data: &DataSpec) -> Result<Vec<Source>, Refusal> {
+    let mut all = Vec::new();
+    match &data.preparation {
+        Some(table) => {
+            let mut place = 0;
+            for column in &table.columns {
+                all.extend(described(column, place));
+                place += column.width();
+            }
+        }
+        None => all.extend(data.columns.iter().enumerate().map(|(place, name)| Source {
+            name: name.clone(),
+            kind: SourceKind::Number,
+            place,
+            indicator: None,
+            no_level: false,
+            fills: false,
+        })),
+    }
+    match all.is_empty() {
+        true => Err(refusal(
+            "data.columns",
+            "empty",
+            "given: the task glm needs names of columns, [table] or data.columns",
+        )),
+        false => Ok(all),
+    }
+}
+
+fn described(column: &ColumnSpec, place: usize) -> Option<Source> {
+    let kind = match &column.kind {
+        Kind::Ignored => return None,
+        Kind::Number => SourceKind::Number,
+        Kind::Date(_) => SourceKind::Date,
+        Kind::Ordinal(levels) => SourceKind::Ordinal(levels.clone()),
+        Kind::Category(levels) => SourceKind::Category(levels.clone()),
+    };
+    let no_level = column.fill == Fill::NoLevel;
+    let indicator = column.indicator.then(|| place + column.width() - 1);
+    let fills = column.fill != Fill::Refuse && !column.indicator && !no_level;
+    Some(Source { name: column.name.clone(), kind, place, indicator, no_level, fills })
+}
