@@ -1,5 +1,6 @@
 //! Code shared by the tasks.
 
+pub(crate) mod checked;
 pub(crate) mod columns;
 pub(crate) mod evaluation;
 pub(crate) mod filled;

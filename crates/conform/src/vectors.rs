@@ -40,7 +40,7 @@ use serde_json::Value;
 type Maker = fn() -> Value;
 
 /// Names of the files, with the functions that make them.
-const FILES: [(&str, Maker); 27] = [
+const FILES: [(&str, Maker); 28] = [
     ("encoding", primitives::encoding),
     ("identity", primitives::identities),
     ("stream", primitives::stream),

@@ -51,10 +51,10 @@ use serde_json::{Map, Value, json};
 
 use super::common::holders::{self, HOLDERS};
 use super::{History, Outcome, RowUse, Rows, Task, Work};
+use crate::crypto::mask::Wide;
 use crate::data::Dataset;
 use crate::data::groups;
 use crate::data::split::{self, Split, train_test};
-use crate::crypto::mask::Wide;
 use crate::protocol::context::Aggregate;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session, SessionError};

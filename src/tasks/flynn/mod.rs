@@ -358,7 +358,8 @@ impl Flynn {
         Ok(match name {
             "holders" => self.holders(opened)?,
             "moments" => {
-                Wide::bytes(&self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data))).into()
+                Wide::bytes(&self.plan.opens_moments().map_or_else(Vec::new, |sums| sums.of(&self.data)))
+                    .into()
             }
             _ => {
                 let holders = self.plan.holders();

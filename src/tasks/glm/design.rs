@@ -242,6 +242,7 @@ impl Design {
             rest: spec.rest,
             empty_passes: vec![false; self.cells],
             measures: self.measures.iter().map(|measure| measure.cell).collect(),
+            ..Rule::default()
         }
     }
 

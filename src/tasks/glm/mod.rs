@@ -5,7 +5,6 @@
 //! number of rows; then a slot for each round of the fit. A cell that does not pass ends the session before
 //! any number opens. The opened sums alone decide after which round the fit ends.
 
-mod checked;
 mod design;
 mod result;
 mod spec;

@@ -7,7 +7,6 @@ use flyswarm_glm::{Model, Next, Round, Row, Totals};
 use flyswarm_mpc::shares::cells::{Opened, add_up};
 use serde_json::{Map, Value, json};
 
-use super::checked::{COMPUTED, Check, FEWEST, WORDS};
 use super::design::{Design, MOST_ROWS};
 use super::result::{self, File};
 use super::spec::GlmSpec;
@@ -15,6 +14,7 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::session::{Peer, Session};
+use crate::tasks::common::checked::{COMPUTED, Check, FEWEST, WORDS};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::xclp::parties;
 use crate::tasks::{History, Outcome, RowUse, Task, Work};

@@ -77,11 +77,14 @@ pub(crate) fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) 
 #[must_use]
 pub(crate) fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> + Clone) -> Option<[Peer; 2]> {
     let parties = statements.clone().next()?.item.parties;
-    let of = |party: Peer| statements.clone().find(|signed| signed.author == party).map(|signed| &signed.item);
+    let of =
+        |party: Peer| statements.clone().find(|signed| signed.author == party).map(|signed| &signed.item);
     let [Some(one), Some(two), Some(three)] = parties.map(of) else { return None };
     let found = match [&one.topic, &two.topic, &three.topic] {
         [Topic::Check(_, one), Topic::Check(_, two), Topic::Check(_, three)] => judge([one, two, three]),
-        [Topic::Rounds(one), Topic::Rounds(two), Topic::Rounds(three)] => judge_progress([*one, *two, *three]),
+        [Topic::Rounds(one), Topic::Rounds(two), Topic::Rounds(three)] => {
+            judge_progress([*one, *two, *three])
+        }
         _ => None,
     };
     found.map(|pair| pair.map(|number| parties[number]))

@@ -175,8 +175,7 @@ impl Compute {
         }
         if let Some((work, run)) = pairs.step() {
             self.job(work, move || JobResult::Pair(run()), step);
-        } else if let (Some(parts), Some(&commitment)) = (pairs.take(), self.commitments.get(&self.me()))
-        {
+        } else if let (Some(parts), Some(&commitment)) = (pairs.take(), self.commitments.get(&self.me())) {
             self.pairs = None;
             let (place, seeds) = self.sharing();
             let Some(Labels { plan, rows, .. }) = self.setup.computation.labels() else { return };

@@ -1,5 +1,5 @@
-//! The check of cells on shares before anything opens: the exchange of the task `summary`, with the cells of
-//! a model.
+//! Cells that three members compute on shares: whether each passes, and its number. The tasks `summary` and
+//! `glm` open what passes (spec, section 15i).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,18 +18,18 @@ use crate::tasks::xclp::computed::{Computed, inputs_digest};
 use crate::tasks::xclp::parties;
 
 /// Slot after the coin with the commitments and the parties.
-pub(super) const COMPUTED: u32 = 1;
+pub(crate) const COMPUTED: u32 = 1;
 /// Words of a peer in `computed`: its number among the parties plus one, its commitment.
-pub(super) const WORDS: usize = 9;
+pub(crate) const WORDS: usize = 9;
 /// Fewest members with input.
-pub(super) const FEWEST: usize = 3;
+pub(crate) const FEWEST: usize = 3;
 
-/// Part of one peer in the check.
+/// Part of one peer in the computation.
 #[derive(Debug)]
-pub(super) struct Check {
-    pub(super) session: Session,
-    pub(super) rule: Arc<Rule>,
-    pub(super) me: Peer,
+pub(crate) struct Check {
+    pub(crate) session: Session,
+    pub(crate) rule: Arc<Rule>,
+    pub(crate) me: Peer,
     words: Words,
     salt: Zeroizing<[u8; 32]>,
     /// Names of the computing parties; if empty, the coin draws them.
@@ -51,15 +51,15 @@ impl std::fmt::Debug for Words {
 }
 
 /// A vector of copies of shares, put together.
-pub(super) struct Put {
-    pub(super) shares: [Vec<u64>; 3],
+pub(crate) struct Put {
+    pub(crate) shares: [Vec<u64>; 3],
     /// The peer that gave each of the six copies: its index plus one, or 0.
-    pub(super) holders: [u64; 6],
+    pub(crate) holders: [u64; 6],
 }
 
 impl Check {
     /// Makes a peer's part with these words.
-    pub(super) fn new(
+    pub(crate) fn new(
         session: Session,
         rule: Arc<Rule>,
         me: Peer,
@@ -71,7 +71,7 @@ impl Check {
         Self { session, rule, me, words, salt, compute_names, proves, out, seen, begun }
     }
 
-    pub(super) fn candidates(&self, history: &History) -> Result<Vec<Peer>, String> {
+    pub(crate) fn candidates(&self, history: &History) -> Result<Vec<Peer>, String> {
         let coin = history.seed().ok_or("the coin is not open")?;
         let place = |name: &String| self.session.roster.iter().position(|entry| entry.name == *name);
         let named = self.compute_names.iter().filter_map(place).filter_map(|at| u16::try_from(at).ok());
@@ -79,7 +79,7 @@ impl Check {
     }
 
     /// Returns the parties that computed, by the vector of `computed`.
-    pub(super) fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
+    pub(crate) fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
         let words = history.vector(COMPUTED).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));
         let said: Vec<(Peer, u32)> = (0u16..).map(Peer).zip(numbers).filter(|(_, n)| *n > 0).collect();
@@ -91,7 +91,7 @@ impl Check {
     }
 
     /// Returns this peer's part in the exchange.
-    pub(super) fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
+    pub(crate) fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
         // A leader that starts a sum over too few members breaks a rule that `allows` checks. This peer then
         // takes no part in the sum.
         if seat.members.len() < FEWEST {
@@ -104,9 +104,8 @@ impl Check {
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let (rule, words, salt) = (self.rule.clone(), self.words.0.clone(), self.salt.clone());
         let setup = Setup {
-            session: seat.session,
+            ctx: seat.ctx,
             sum: seat.sum,
-            me: self.me,
             owners: seat.members.iter().map(|&peer| (peer, 1)).collect(),
             candidates,
             members: seat.members,
@@ -124,7 +123,7 @@ impl Check {
 
     /// Returns this peer's copies of shares, the words of `range` of the result for which `keep` is true. A
     /// peer that did not compute has none.
-    pub(super) fn copies(
+    pub(crate) fn copies(
         &self,
         history: &History,
         range: std::ops::Range<usize>,
@@ -168,7 +167,7 @@ impl Check {
     }
 
     /// Reads a vector of copies of shares of `words` words, and compares the two copies of each share.
-    pub(super) fn put_together(&self, vector: &[u8], words: usize) -> Result<Put, String> {
+    pub(crate) fn put_together(&self, vector: &[u8], words: usize) -> Result<Put, String> {
         let vector: Vec<u64> =
             vector.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         if vector.len() != 6 * (1 + words) {
@@ -203,7 +202,7 @@ impl Check {
     }
 
     /// Checks that every party among the members of a slot gave its copies.
-    pub(super) fn all_gave(&self, slot: u32, words: usize, history: &History) -> Result<(), String> {
+    pub(crate) fn all_gave(&self, slot: u32, words: usize, history: &History) -> Result<(), String> {
         let (Ok(trio), Some(vector)) = (self.trio(history), history.vector(slot)) else { return Ok(()) };
         let put = self.put_together(vector, words)?;
         for (number, peer) in trio.into_iter().enumerate() {
@@ -220,7 +219,7 @@ impl Check {
     }
 
     /// Makes this peer's vector for `computed` from the result of the exchange.
-    pub(super) fn computed(&self, result: &Bytes) -> Result<Bytes, String> {
+    pub(crate) fn computed(&self, result: &Bytes) -> Result<Bytes, String> {
         let mut words = vec![0; 4 * WORDS * self.session.roster.len()];
         if !result.is_empty() {
             let computed = Computed::from_bytes(result).ok_or("the exchange's result is damaged")?;
