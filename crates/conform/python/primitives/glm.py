@@ -242,12 +242,12 @@ class Glm:
             if self.binary and at == self.outcome:
                 out.append(int(row[column.place]))
             elif column.levels is None:
-                if column.level(row):
+                if column.level(row, []):
                     return None
                 out.append(round(row[column.place] / self.step(at)))
                 need(abs(out[-1]) <= 2**20, "a value beyond the grid")
             else:
-                level = column.level(row)
+                level = column.level(row, [])
                 if level >= len(column.levels):
                     return None
                 out.append(level)
