@@ -31,12 +31,6 @@ pub static KIND: TaskKind = TaskKind {
         TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
         TaskOption::own("event", "LEVEL", "Level of the outcome [default: the second]"),
         TaskOption::own("terms", "TERM,TERM", "Columns and pairs such as age:sex [default: all]"),
-        TaskOption::field(
-            "grid",
-            "STEP",
-            "glm.grid",
-            "Numbers are rounded to multiples of STEP [default: 0.01]",
-        ),
         TaskOption::field("robust", "", "glm.robust", "Robust standard errors (HC1)"),
     ],
     fill,

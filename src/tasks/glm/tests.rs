@@ -438,7 +438,8 @@ fn pattern(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
     };
     Opened {
         cells: (0..rule.cells()).map(|at| passes(of(at))).collect(),
-        quantiles: Vec::new(), measures: rule.measures.iter().enumerate().map(measure).collect(),
+        quantiles: Vec::new(),
+        measures: rule.measures.iter().enumerate().map(measure).collect(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Signed statements of the computing parties about a check that fails, or about rounds that do not come
-//! (spec, section 15e.2). Three of them name a pair that contains a deviating peer. Two that contradict each other
-//! name their author. A third party can check them.
+//! (spec, section 15e.2). Three of them name a pair that contains a deviating peer. Two that contradict
+//! each other name their author. A third party can check them.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +72,8 @@ pub(crate) fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) 
     (view && one.author == other.author && (twice || groundless(one))).then_some(one.author)
 }
 
-/// Returns the pair that contains the deviating peer, by statements of one view about one subject, at most one
-/// of each party. `None` if some party has made none.
+/// Returns the pair that contains the deviating peer, by statements of one view about one subject, at
+/// most one of each party. `None` if some party has made none.
 #[must_use]
 pub(crate) fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> + Clone) -> Option<[Peer; 2]> {
     let parties = statements.clone().next()?.item.parties;
@@ -90,7 +90,8 @@ pub(crate) fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> +
     found.map(|pair| pair.map(|number| parties[number]))
 }
 
-/// Returns the peers that evidence names: the deviating one, or a pair that contains it. `None` if it is not valid.
+/// Returns the peers that evidence names: the deviating one, or a pair that contains it. `None` if it is
+/// not valid.
 #[must_use]
 pub fn named(ctx: &Context, evidence: &[Signed<Statement>]) -> Option<Vec<Peer>> {
     let first = &evidence.first()?.item;

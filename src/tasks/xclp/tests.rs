@@ -15,12 +15,9 @@ use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
 use super::computed::{Computed, inputs_digest};
 use super::deliver::{self, Deliver, Delivered, Differing};
 use super::talk::{Body, What, content, read};
-use crate::crypto::stream::derive;
-use crate::crypto::tagged_hash;
+use crate::crypto::{stream::derive, tagged_hash};
 use crate::data::Dataset;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::sum_id::SumId;
-use crate::protocol::{Action, Fault, Input, Step, Time};
+use crate::protocol::{Action, Fault, Input, Step, Time, ballot::Ballot, sum_id::SumId};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
 use crate::tasks::Hamming;
@@ -37,13 +34,8 @@ pub(super) const FEATURES: usize = 5;
 pub(super) const CLASSES: usize = 3;
 
 pub(super) fn plan() -> Plan {
-    let points = ROWS.iter().sum();
-    Plan::new(
-        points,
-        CLASSES,
-        integer::Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false },
-    )
-    .expect("fits")
+    let settings = integer::Settings { k: 3, bits: 64, alpha: 0.5, steps: 14, power: 1, balance: false };
+    Plan::new(ROWS.iter().sum(), CLASSES, settings).expect("fits")
 }
 
 pub(super) fn rows(peer: u16) -> Rows {

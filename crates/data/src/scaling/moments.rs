@@ -1,6 +1,7 @@
 //! Means and deviations over all peers, from one exact sum.
 //!
-//! Peers add words of 512 bits ([`Wide`]), in two's complement. With Q = round(x 2^40), halves away from zero:
+//! Peers add words of 512 bits ([`Wide`]), in two's complement. With Q = round(x 2^40), halves away from
+//! zero:
 //!
 //! | words | of each feature | content |
 //! | --- | --- | --- |

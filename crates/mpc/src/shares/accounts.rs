@@ -67,8 +67,8 @@ pub fn told(bytes: &[u8]) -> Told {
     tagged_hash("told").chain_update(bytes).finalize().into()
 }
 
-/// Returns the pair that contains the deviating party, by the accounts of parties 0, 1 and 2 at one place. `None`
-/// if nothing fails there.
+/// Returns the pair that contains the deviating party, by the accounts of parties 0, 1 and 2 at one
+/// place. `None` if nothing fails there.
 #[must_use]
 pub fn judge(accounts: [&Account; 3]) -> Option<[usize; 2]> {
     const BEFORE: usize = Side::Before as usize;

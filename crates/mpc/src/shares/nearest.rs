@@ -89,7 +89,8 @@ impl Selection {
         for height in 1..depth {
             levels.push(counts_above(context, &levels[height - 1], width).await);
         }
-        // Whether the last chosen candidate is in a node, and whether all candidates of a node are before it.
+        // `path` marks the node with the last chosen candidate, `before` the nodes whose candidates come
+        // first.
         let mut path = context.public(&vec![Xor(u64::MAX); width]);
         let mut before = Shared::zeros(width);
         for height in (1..=depth).rev() {
@@ -128,7 +129,7 @@ fn changes(count: &[Shared<Bits>], missing: &[Shared<Bits>]) -> Vec<Shared<Bits>
     count.iter().zip(missing).map(|(count, missing)| count.plus(missing)).collect()
 }
 
-/// Returns the products of `few` with vectors of its length, of which each of `by` has some.
+/// Returns the products of `few` with vectors of its length. Each of `by` has one or more of them.
 async fn products_by(context: &mut Context, few: &Shared<Bits>, by: &[&Shared<Bits>]) -> Shared<Bits> {
     let part = by.iter().flat_map(|by| product_by(few, by)).collect();
     let factors = || {

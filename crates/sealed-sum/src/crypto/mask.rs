@@ -257,7 +257,10 @@ mod tests {
     proptest! {
         #[test]
         fn the_masks_of_all_pairs_cancel_in_the_sum(
-            word in prop_oneof![word(), Just(Word::W512)], peers in 2usize..8, length in 0usize..100, seed: u8,
+            word in prop_oneof![word(), Just(Word::W512)],
+            peers in 2usize..8,
+            length in 0usize..100,
+            seed: u8,
         ) {
             // One sum of plain vectors and one of masked vectors must be exactly equal.
             let plain: Vec<Vec<u8>> = (0..peers)

@@ -33,8 +33,8 @@ pub(super) fn context(me: u16) -> Arc<Context> {
     Arc::new(Context::new(settings, Peer(me), identities.swap_remove(usize::from(me)), Vec::new()))
 }
 
-/// Checks that each honest peer that names somebody names the cheater, or the same pair with it, with evidence
-/// that anybody can check, and that no honest peer suspects another. Returns the named peers.
+/// Checks that each honest peer that names somebody names the cheater, or the same pair with it, with
+/// evidence that anybody can check, and that no honest peer suspects another. Returns the named peers.
 fn only_the_cheater(net: &Net, cheater: Peer, what: &str) -> BTreeSet<Vec<Peer>> {
     let honest = net.named.iter().filter(|(by, ..)| *by != cheater);
     let all: BTreeSet<Vec<Peer>> = honest

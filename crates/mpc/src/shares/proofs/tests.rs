@@ -49,8 +49,8 @@ enum Change {
     Swap,
 }
 
-/// Message that a party makes wrongly, counted from 1, and its change. It continues with the changed message as
-/// if it were right, so its own shares agree with the sent message.
+/// Message that a party makes wrongly, counted from 1, and its change. It continues with the changed
+/// message as if it were right, so its own shares agree with the sent message.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     message: usize,

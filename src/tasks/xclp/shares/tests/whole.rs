@@ -307,8 +307,8 @@ fn bytes_and_rounds_are_those_of_the_design() {
     assert!(most <= 1.05 * design as f64, "{most} bytes, {design} by the design: {:?}", run.stages());
     let least = run.sent.iter().copied().min().expect("three") as f64;
     assert!(most <= 1.02 * least, "all parties have the same load: {:?}", run.sent);
-    // Choosing neighbours takes 396 rounds at 2,500 points and codes of 4,096 bits. A step takes 11 rounds for
-    // any number.
+    // Choosing neighbours takes 396 rounds at 2,500 points and codes of 4,096 bits. A step takes 11
+    // rounds for any number.
     let rounds: Vec<u32> = run.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert!(rounds[3] == 214 && rounds[7] <= 140 && rounds[9] <= 170, "{rounds:?}");
     assert_eq!(rounds[8], 1 + 11 * steps as u32 + 9);

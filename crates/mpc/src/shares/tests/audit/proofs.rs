@@ -1,5 +1,5 @@
-//! The messages of proofs are uniform for their receiver, except for verdicts and for numbers that follow from
-//! its own.
+//! The messages of proofs are uniform for their receiver, except for verdicts and for numbers that
+//! follow from its own.
 
 use super::super::super::program::boxed;
 use super::super::super::round::Label;
