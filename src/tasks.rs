@@ -27,8 +27,8 @@ pub use flynn::spec::{FlynnSpec, ModelSpec};
 pub use flyswarm_sealed_sum::task::{History, Outcome, RowUse, Task, Work, exchange};
 pub use glm::GlmSpec;
 pub use kind::{
-    BuildOwn, Contents, Forecast, OwnWishes, ReadContents, ReadSpec, ResultFile, Shared, TaskKind, kinds,
-    register,
+    BuildOwn, Contents, Forecast, OwnWishes, ReadContents, ReadSpec, ReadTables, ResultFile, Shared,
+    TaskKind, kinds, register,
 };
 pub use new::{NewFile, Sets, TaskOption};
 pub use sketch::spec::{Select, SketchSpec};

@@ -4,6 +4,7 @@
 //! The first line has: family, peers, robust (0 or 1), rounds, step of the outcome, steps of the columns.
 //! Each other line is a row: outcome, offset and weight as numbers, then the columns in steps.
 
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 // A program for the terminal.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

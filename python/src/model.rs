@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::prepare::read::Dialect;
-use flyswarm_data::scaling::{Moments, Scaler, Scaling, moments};
+use flyswarm_data::scaling::{Moments, Scaler, Scaling, Wide, moments};
 use flyswarm_data::split::Rows;
 use flyswarm_data::{Borrowed, Contents, Expected, Group, LabelColumn, NamedBy, load_named};
 use flyswarm_learn::model::bloom::{self, Counts};
@@ -110,7 +110,7 @@ pub(crate) struct Counter {
     classes: Vec<String>,
     hash: Arc<FlyHash>,
     /// Sums for means and deviations, if the scaling needs them.
-    words: Vec<u64>,
+    words: Vec<Wide>,
     scaler: Option<Scaler>,
     counts: Counts,
 }
@@ -147,7 +147,15 @@ impl Counter {
         let counts = Counts::zero(classes.len(), m);
         let hash = Arc::new(py.detach(|| FlyHash::new(&sketch)));
         let readout = Readout { score, gamma };
-        let found = Self { sketch, readout, classes, hash, words: vec![0; words], scaler: None, counts };
+        let found = Self {
+            sketch,
+            readout,
+            classes,
+            hash,
+            words: vec![Wide::default(); words],
+            scaler: None,
+            counts,
+        };
         if words == 0 { found.scaled() } else { Ok(found) }
     }
 

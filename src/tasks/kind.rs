@@ -37,6 +37,9 @@ pub struct ResultFile {
 /// Reads a whole file, or returns what is wrong with it.
 pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
 
+/// Function that returns the tables in a result file as CSV.
+pub type ReadTables = fn(&[u8]) -> Result<String, String>;
+
 /// The contents of a result file.
 #[derive(Clone, Debug)]
 pub struct Contents {
@@ -139,7 +142,7 @@ pub struct TaskKind {
     /// Kinds of file that the task's result is written to. Default: none.
     pub results: &'static [ResultFile],
     /// Returns the tables in a result file as CSV, for `flyswarm inspect --csv`. Default: `None`.
-    pub csv: Option<fn(&[u8]) -> Result<String, String>>,
+    pub csv: Option<ReadTables>,
     /// Description of the rows that a digest of a peer's rows covers, shown in its receipt. Default:
     /// every row that was given to the session.
     pub digest_covers: &'static str,

@@ -30,7 +30,7 @@ pub mod sums;
 pub use self::moments::{Moments, moments};
 pub use self::sums::ColumnSums;
 use crate::{Dataset, MAX_FEATURES, MAX_ROWS};
-use flyswarm_sealed_sum::crypto::mask::Wide;
+pub use flyswarm_sealed_sum::crypto::mask::Wide;
 
 /// Most soft bins of a feature. An estimate: 8 bins already resolve more than the best settings need.
 pub const MAX_BINS: u16 = 64;

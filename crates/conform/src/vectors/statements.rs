@@ -94,7 +94,7 @@ pub(crate) fn statements() -> Value {
     forged[0].author = Peer(1);
     add("another author", forged);
     add("too many", [&fine[..], &fine[..], &fine[..], &fine[..2]].concat());
-    let progress: [(&str, [(u32, [bool; 2]); 3]); 4] = [
+    let progress = [
         ("a round is missing", [(8, [false, true]), (8, [false; 2]), (9, [true, false])]),
         (
             "the party with the fewest rounds counts",

@@ -50,7 +50,7 @@ impl Scale {
     /// Returns an estimate of the multiplications of all rounds, for these owners.
     #[must_use]
     pub fn products(&self, owners: usize) -> usize {
-        owners * self.quantiles() << self.bits
+        (owners * self.quantiles()) << self.bits
     }
 
     /// Returns a number of bytes that is more than any round needs, for these owners.

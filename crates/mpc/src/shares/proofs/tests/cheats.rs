@@ -129,12 +129,8 @@ fn every_fault_of_a_party_is_found_before_anything_is_opened_and_names_it_or_a_p
         honest.messages.iter().flatten().map(|(kind, round)| (stage(marks, *round), *kind)).collect();
     let mut faults: Vec<(String, Fault)> = Vec::new();
     for &(stage, kind) in &kinds {
-        let bits: [(&str, fn(u64) -> Change); 3] = [
-            ("lowest bit", |_| Change::Bit(0)),
-            ("highest bit", |_| Change::Bit(u64::MAX)),
-            ("random bit", Change::Bit),
-        ];
-        for (name, bit) in bits {
+        let bits: [fn(u64) -> Change; 3] = [|_| Change::Bit(0), |_| Change::Bit(u64::MAX), Change::Bit];
+        for (name, bit) in ["lowest bit", "highest bit", "random bit"].into_iter().zip(bits) {
             faults.push((format!("{stage:?}, {kind}: {name}"), Fault::Made(kind, stage, bit)));
         }
         if kind == "shuffle" {
