@@ -106,11 +106,12 @@ impl DealtRows {
         let data = &scenario.data;
         let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
         let contents = data.contents.as_ref();
-        // With a session that names columns and no classes, rows have no labels, as with `join`.
-        let unlabelled = scenario.played.as_ref().is_some_and(|session| {
-            let spec = &session.data;
-            spec.classes.is_empty() && (spec.preparation.is_some() || !spec.columns.is_empty())
-        });
+        // With a session that describes columns and has no classes, rows have no labels, as with `join`.
+        // Without a description of the columns, the last column is not a feature.
+        let unlabelled = scenario
+            .played
+            .as_ref()
+            .is_some_and(|session| session.data.classes.is_empty() && session.data.preparation.is_some());
         let label = if unlabelled { LabelColumn::None } else { LabelColumn::default() };
         let expected = Expected { labels_file: labels.as_deref(), contents, label, ..Expected::default() };
         let set = folder.join(&data.set);

@@ -115,7 +115,11 @@ fn read(option: &TaskOption, text: String) -> Value {
     match (option.sets, option.value) {
         (Sets::Own | Sets::FromRows, _) => Value::String(text),
         (Sets::Field(_), "") => Value::Boolean(true),
-        (Sets::Field(_), name) if name.contains(',') => value(&format!("[{text}]")),
+        // Names of columns are texts without quotation marks.
+        (Sets::Field(_), name) if name.contains(',') => match value(&format!("[{text}]")) {
+            list @ Value::Array(_) => list,
+            _ => Value::Array(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect()),
+        },
         (Sets::Field(_), _) => value(&text),
     }
 }

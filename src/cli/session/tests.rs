@@ -539,3 +539,26 @@ fn a_sketch_session_takes_its_own_options_and_no_classes() {
         assert!(told.code() == 2 && told.to_string().contains(expected), "{more:?}: {told}");
     }
 }
+
+#[test]
+fn groups_and_terms_are_names_of_columns_without_quotation_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows.csv");
+    let line = |row: usize| format!("{},{},{}\n", row % 7 + 20, ["f", "m"][row % 2], ["a", "b"][row / 2 % 2]);
+    fs::write(&rows, "age,sex,arm\n".to_owned() + &(0..80).map(line).collect::<String>()).unwrap();
+    let text = |words: &[&str]| {
+        let out = folder.path().join("session.toml");
+        let peers = [peer(1), peer(2), peer(3)];
+        let mut all =
+            vec!["flyswarm", "session", "new", words[0], "--name", "trial", "--label", "none", "--force"];
+        peers.iter().for_each(|peer| all.extend(["--peer", peer]));
+        all.extend(["--from", rows.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+        all.extend(&words[1..]);
+        run(Arguments::try_parse_from(all).unwrap().command, &mut Vec::new()).unwrap();
+        fs::read_to_string(out).unwrap().replace("\", ", "\",")
+    };
+    assert!(text(&["summary", "--by", "arm"]).contains("by = \"arm\""));
+    assert!(text(&["summary", "--by", "arm,sex"]).contains("by = [\"arm\",\"sex\"]"));
+    let model = text(&["glm", "--family", "logistic", "--outcome", "arm", "--terms", "age,sex"]);
+    assert!(model.contains("terms = [\"age\",\"sex\"]"), "{model}");
+}

@@ -30,7 +30,12 @@ pub static KIND: TaskKind = TaskKind {
         TaskOption::field("family", "FAMILY", "glm.family", "linear, logistic or poisson [default: linear]"),
         TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
         TaskOption::own("event", "LEVEL", "Level of the outcome [default: the second]"),
-        TaskOption::own("terms", "TERM,TERM", "Columns and pairs such as age:sex [default: all]"),
+        TaskOption::field(
+            "terms",
+            "TERM,TERM",
+            "glm.terms",
+            "Columns and pairs such as age:sex [default: all]",
+        ),
         TaskOption::field("robust", "", "glm.robust", "Robust standard errors (HC1)"),
     ],
     fill,
@@ -50,10 +55,6 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
         if let Some(text) = new.option(option).map(str::to_owned) {
             new.propose(field, text);
         }
-    }
-    if let Some(terms) = new.option("terms") {
-        let terms: Vec<String> = terms.split(',').map(|term| term.trim().to_owned()).collect();
-        new.propose("glm.terms", terms);
     }
     Ok(())
 }
