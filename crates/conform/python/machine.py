@@ -492,7 +492,15 @@ class Machine:
         known = suspect is None or suspect < len(self.session.roster)
         expect(known, "inconsistent", "a suspect outside the roster")
         author = signed.author
-        if view is None or ballot != view.ballot or not {peer, author} <= set(view.members) or author == self.me:
+        if author == self.me:
+            return
+        if view is None or ballot != view.ballot:
+            # The author may have been the only honest peer in that view.
+            if suspect not in (None, author):
+                expect(verifies(self.session, signed), "bad-signature", "a failure")
+                self.proposer.marks.note(signed)
+            return
+        if not {peer, author} <= set(view.members):
             return
         by_leader = suspect is None and author == view.leader
         counts = by_leader if reason == Reason.Ended else view.concerns(author, suspect, slot)

@@ -153,6 +153,11 @@ impl Membership {
             && (tree.adjacent(author, suspect) || (!basis.marks.parts(author, suspect) && other()))
     }
 
+    /// Returns whether this peer is in this view, or this was its last one.
+    pub(super) fn was_in(&self, ballot: Ballot) -> bool {
+        self.basis.as_ref().is_some_and(|(of, _)| *of == ballot)
+    }
+
     /// Returns whether the peer is, or was, a member of this view.
     pub(super) fn was_member(&self, ballot: Ballot, peer: Peer) -> bool {
         self.basis.as_ref().is_some_and(|(of, basis)| *of == ballot && basis.tree.contains(peer))

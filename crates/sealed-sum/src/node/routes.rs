@@ -228,7 +228,20 @@ impl Node {
                 ends && self.membership.was_member(ballot, author)
             }
         };
-        if !self.membership.was_member(ballot, from) || author == self.ctx.me {
+        if author == self.ctx.me {
+            return Ok(());
+        }
+        if !self.membership.was_in(ballot) {
+            // A liar may have begun the view for the author alone. The mark still keeps the pair apart.
+            if signed.mark().is_some() {
+                if !signed.verify(&self.ctx) {
+                    return Err(Fault::BadSignature("failure"));
+                }
+                self.elections.note(&signed);
+            }
+            return Ok(());
+        }
+        if !self.membership.was_member(ballot, from) {
             return Ok(());
         }
         // A neighbour that ends the view without a valid reason does not continue either.

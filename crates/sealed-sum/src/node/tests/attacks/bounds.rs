@@ -185,3 +185,47 @@ fn a_leader_that_skips_an_opening_gets_no_honest_peer_marked_by_another() {
         }
     }
 }
+
+#[test]
+fn the_mark_of_a_view_that_a_peer_was_not_in_is_kept() {
+    for peers in [4u8, 5] {
+        let mut net = Network::new(peers, &[3, 3], timing(), 0);
+        let (liar, suspect) = (net.committee()[1], net.committee()[0]);
+        net.liars.insert(liar);
+        // A mark of a view that nobody else was in, in place of each report.
+        let ballot = Ballot { counter: 0, proposer: liar };
+        let failure = Failure { ballot, slot: 0, reason: Reason::Lost, suspect: Some(suspect) };
+        let mark = Signed::new(&net.context(liar), failure);
+        let sent = mark.clone();
+        net.rewrite = Some(Box::new(move |_, _, message| {
+            matches!(message, Message::View(_)).then(|| Message::Failed(sent.clone()))
+        }));
+        net.run_unchecked(600_000, |_| false);
+        honest_finish(&net, &format!("{peers} peers"));
+        let (_, second) = net.begun.iter().nth(1).expect("the first view fails");
+        let mut honest =
+            second.iter().flat_map(|begun| &begun.promises).filter(|signed| signed.author != liar);
+        assert!(honest.any(|signed| signed.item.marks.contains(&mark)), "{peers} peers");
+    }
+}
+
+#[test]
+fn a_mark_with_a_wrong_signature_is_a_fault_and_is_not_kept() {
+    let mut net = Network::new(5, &[3, 3], timing(), 0);
+    let committee = net.committee();
+    let liar = committee[1];
+    net.liars.insert(liar);
+    let ballot = Ballot { counter: 0, proposer: liar };
+    let failure = Failure { ballot, slot: 0, reason: Reason::Lost, suspect: Some(committee[0]) };
+    let mut mark = Signed::new(&net.context(committee[2]), failure);
+    mark.author = liar;
+    let sent = mark.clone();
+    net.rewrite = Some(Box::new(move |_, _, message| {
+        matches!(message, Message::View(_)).then(|| Message::Failed(sent.clone()))
+    }));
+    net.run_unchecked(600_000, |_| false);
+    honest_finish(&net, "wrong signature");
+    let mut promises = net.begun.values().flatten().flat_map(|begun| &begun.promises);
+    assert!(!promises.any(|signed| signed.author != liar && signed.item.marks.contains(&mark)));
+    assert!(net.blames.iter().any(|(_, who, _)| *who == liar), "{:?}", net.blames);
+}
