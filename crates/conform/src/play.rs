@@ -27,6 +27,9 @@ use flyswarm::session::{Entry, Peer, Session};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between the frames of two peers, so that they arrive in the order of the trace.
 const APART: Duration = Duration::from_millis(20);
+/// The same after a `Hello`. Nothing shows that the live peer has taken it in, and its promise says whom it
+/// has greeted.
+const AFTER_HELLO: Duration = Duration::from_millis(500);
 /// Time for one look at a peer's events.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -157,7 +160,7 @@ fn play(
 ) -> Result<Result<usize, Differs>, Failure> {
     let address = *address;
     let number = Some(u64::from(live.0));
-    let (mut compared, mut last) = (0, None);
+    let (mut compared, mut last) = (0, None::<(u64, bool)>);
     for (place, frame) in frames.iter().enumerate() {
         let (Some(from), Some(to), Some(channel)) = (frame.from, frame.to, frame.channel) else { continue };
         if number == Some(to) || number == Some(from) {
@@ -166,10 +169,10 @@ fn play(
         if number == Some(to)
             && let Some(role) = roles.get(&from)
         {
-            if last.is_some_and(|last| last != from) {
-                std::thread::sleep(APART);
+            if let Some((_, greeted)) = last.filter(|(last, _)| *last != from) {
+                std::thread::sleep(if greeted { AFTER_HELLO } else { APART });
             }
-            last = Some(from);
+            last = Some((from, matches!(frame.message(), Ok(Message::Hello { .. }))));
             let sent = Frame { header: frame.header.clone().into(), payload: frame.payload.clone() };
             let command = Command::Send { to: address, channel: to_net(channel), frame: sent };
             role.network.send(command).map_err(|error| Failure::Environment(error.to_string()))?;
@@ -201,7 +204,7 @@ fn connect(
 ) -> Result<(), Failure> {
     let Some(role) = roles.get(&number).filter(|role| !role.up) else { return Ok(()) };
     // The live peer must have taken in all earlier frames before this connection is there.
-    std::thread::sleep(APART);
+    std::thread::sleep(AFTER_HELLO);
     for command in [Command::AddAddress(address, at.clone()), Command::Dial(address)] {
         role.network.send(command).map_err(|error| Failure::Environment(error.to_string()))?;
     }
