@@ -5,6 +5,7 @@
 //! correct in an unusual form, and the checked peer must continue.
 
 mod broken;
+mod computing;
 mod integers;
 mod unusual;
 
@@ -104,6 +105,8 @@ struct Case<'a> {
     /// Peer that receives the deviation.
     to: Peer,
     message: &'a Message,
+    /// First round of a computation that is changed.
+    round: u32,
 }
 
 impl Case<'_> {
@@ -117,6 +120,7 @@ pub(crate) struct Deviation {
     ctx: Arc<Context>,
     kind: &'static Kind,
     towards: Peer,
+    round: u32,
     done: bool,
     /// True if this node has sent that peer an order itself, so that the two are neighbours.
     near: bool,
@@ -131,9 +135,11 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static Kind> {
 pub(crate) fn towards(ctx: &Arc<Context>, way: &str, towards: &str) -> Result<Deviation, Error> {
     let peer = ctx.session.peers().find(|peer| ctx.session.name(*peer) == towards);
     let peer = peer.ok_or_else(|| Error::Input(format!("--deviate: {towards} is not in the roster")))?;
-    let kind = kinds().find(|kind| kind.name == way);
+    let (name, round) = way.rsplit_once('-').unwrap_or((way, ""));
+    let (name, round) = round.parse().map_or((way, 0), |round| (name, round));
+    let kind = kinds().chain(&computing::KINDS).find(|kind| kind.name == name);
     let kind = kind.ok_or_else(|| Error::Input(format!("--deviate {way}: is unknown")))?;
-    Ok(Deviation { ctx: ctx.clone(), kind, towards: peer, done: false, near: false })
+    Ok(Deviation { ctx: ctx.clone(), kind, towards: peer, round, done: false, near: false })
 }
 
 impl std::fmt::Debug for Deviation {
@@ -155,7 +161,8 @@ impl Deviation {
         if (to == self.towards) == aside || (self.done && when != When::Always) {
             return None;
         }
-        let frames = (self.kind.change)(&Case { ctx: &self.ctx, to: self.towards, message })?;
+        let frames =
+            (self.kind.change)(&Case { ctx: &self.ctx, to: self.towards, message, round: self.round })?;
         let mut frames: Vec<_> = frames.into_iter().map(|frame| (self.towards, frame)).collect();
         if when == When::Beside {
             frames.push((to, wire::encode(message)));

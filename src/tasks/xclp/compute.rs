@@ -559,7 +559,8 @@ impl Exchange for Compute {
                 }
                 given_up = given_up.or_else(|| self.overdue_statement());
                 let awaited = self.party.as_ref().and_then(Party::waits);
-                if given_up.is_some() && given_up == awaited && self.alone.is_none() {
+                let stopped = self.alone.is_none() && !self.watch.is_moving(now);
+                if given_up.is_some() && given_up == awaited && stopped {
                     // The awaited party may wait for the third one itself.
                     self.begin_statements(None, &mut step);
                 } else if let Some(peer) = given_up {

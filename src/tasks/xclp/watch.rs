@@ -17,6 +17,8 @@ pub(super) struct Watch {
     jobs: usize,
     /// True if anything has moved here since the last heartbeat.
     moved: bool,
+    /// Time of the last such movement.
+    progress: Time,
 }
 
 impl Watch {
@@ -24,7 +26,7 @@ impl Watch {
     #[must_use]
     pub(super) fn new(patience_ms: u64, longest_ms: u64) -> Self {
         let start = Time::default();
-        Self { patience_ms, longest_ms, started: start, heard: start, jobs: 0, moved: false }
+        Self { patience_ms, longest_ms, started: start, heard: start, jobs: 0, moved: false, progress: start }
     }
 
     /// Notes that the exchange begins.
@@ -36,7 +38,16 @@ impl Watch {
     /// Notes that something came; `moves` if it is more than a sign of life.
     pub(super) fn heard(&mut self, now: Time, moves: bool) {
         self.heard = now;
-        self.moved |= moves;
+        if moves {
+            (self.moved, self.progress) = (true, now);
+        }
+    }
+
+    /// Returns whether something has moved a short time ago. Then other messages may be under way, and an
+    /// exchange that takes too long is slow rather than stopped.
+    #[must_use]
+    pub(super) fn is_moving(&self, now: Time) -> bool {
+        now < self.progress.plus_ms(2 * HEARTBEAT_MS)
     }
 
     /// Starts a long job.

@@ -218,6 +218,35 @@ fn a_party_that_does_not_answer_is_given_up_and_nobody_else_is() {
 }
 
 #[test]
+fn a_computation_that_takes_too_long_names_nobody() {
+    let mut net = Net::computing(&outs());
+    for peer in (0..5).map(Peer) {
+        net.give(peer, Input::Start);
+    }
+    // The messages of one round of two parties come one second before the end.
+    let late =
+        |from: Peer, body: &Body| from != Peer(0) && matches!(body, Body::Part { what: What::Round(30), .. });
+    let mut kept = Vec::new();
+    while let Some((from, to, message)) = net.queue.pop_front() {
+        let (body, _) = read(message.clone()).expect("said by machines");
+        match late(from, &body) {
+            true => kept.push((from, to, message)),
+            false => net.give(to, Input::Message { from, message }),
+        }
+    }
+    net.now = Time(1).plus_ms(59_000);
+    // One of them is still under way when the time is over.
+    let (from, to, message) = kept.pop().expect("a message of the round");
+    kept.into_iter().for_each(|(from, to, message)| net.give(to, Input::Message { from, message }));
+    net.now = Time(1).plus_ms(60_000);
+    PARTIES.iter().for_each(|&peer| net.give(peer, Input::Timer(0)));
+    net.give(to, Input::Message { from, message });
+    net.deliver(|..| true);
+    assert!(net.named.is_empty(), "{:?}", net.named);
+    assert!(!net.suspects.is_empty());
+}
+
+#[test]
 fn a_party_that_keeps_its_rounds_from_one_other_is_in_the_named_pair() {
     for cheater in PARTIES {
         for victim in PARTIES.into_iter().filter(|peer| *peer != cheater) {

@@ -1,0 +1,104 @@
+//! Deviations of a member that computes in the task `xclp`, towards another one (spec, sections 15b and 15e).
+//! `flyswarm-conform join` has them, and `crates/conform/python/cheats.py` plays them to released programs.
+
+use bytes::Bytes;
+use flyswarm::protocol::message::{Content, Message};
+use flyswarm::protocol::wire::{self, Frame};
+use flyswarm::tasks::xclp::internals::{Body, What, content};
+
+use super::{Case, Expected, From, Kind, When};
+
+type Change = fn(&Case<'_>) -> Option<Vec<Frame>>;
+
+const fn once(name: &'static str, about: &'static str, change: Change) -> Kind {
+    Kind::new(name, about, "section 15e", (From::Leader, Expected::Blame), change)
+}
+
+const fn always(name: &'static str, about: &'static str, change: Change) -> Kind {
+    Kind { when: When::Always, ..once(name, about, change) }
+}
+
+/// Deviations in the exchange of `xclp`. A number after the name, such as `low-400`, is the first round that
+/// is changed.
+pub(super) const KINDS: [Kind; 10] = [
+    once("input", "one bit of its input's share", |case| {
+        vector(
+            case,
+            |what| what == What::Input,
+            |data| {
+                let middle = data.len() / 2;
+                data[middle] ^= 1;
+            },
+        )
+    }),
+    once("commitment", "another commitment than to the others", |case| {
+        short(case, |body| {
+            let Body::Commitment(hash) = body else { return false };
+            hash[0] ^= 1;
+            true
+        })
+    }),
+    once("copies", "other hashes of its shares than to the others", |case| {
+        short(case, |body| {
+            let Body::Copies(hashes) = body else { return false };
+            hashes.swap(0, 1);
+            true
+        })
+    }),
+    once("low", "the lowest bit of a round", |case| in_round(case, |data| data[0] ^= 1)),
+    once("high", "the highest bit of a round", |case| {
+        in_round(case, |data| {
+            if let Some(last) = data.last_mut() {
+                *last ^= 0x80;
+            }
+        })
+    }),
+    once("short", "a round that is one byte short", |case| {
+        in_round(case, |data| data.truncate(data.len() - 1))
+    }),
+    always("silent", "no round from then on", |case| in_round(case, Vec::clear).map(|_| Vec::new())),
+    once("output", "one bit of a share of the output", |case| {
+        vector(case, |what| what == What::Output, |data| data[0] ^= 1)
+    }),
+    once("holds", "another hash of its share of the output", |case| {
+        short(case, |body| {
+            let Body::Holds(hash) = body else { return false };
+            hash[0] ^= 1;
+            true
+        })
+    }),
+    once("begin", "that it computes with nobody", |case| {
+        short(case, |body| {
+            let Body::Begin(without) = body else { return false };
+            *without = case.ctx.session.peers().filter(|&peer| peer != case.ctx.me).collect();
+            true
+        })
+    }),
+];
+
+/// Changes a part of a vector.
+fn vector(case: &Case<'_>, is: impl Fn(What) -> bool, change: impl Fn(&mut Vec<u8>)) -> Option<Vec<Frame>> {
+    let Message::Exchange { sum, content: Content::Bulk { header, data } } = case.message else {
+        return None;
+    };
+    let Ok(body @ Body::Part { what, .. }) = wire::decode_item(header) else { return None };
+    if !is(what) || data.is_empty() {
+        return None;
+    }
+    let mut data = data.to_vec();
+    change(&mut data);
+    let changed = Message::Exchange { sum: *sum, content: content(&body, Bytes::from(data)) };
+    Some(vec![wire::encode(&changed)])
+}
+
+fn in_round(case: &Case<'_>, change: impl Fn(&mut Vec<u8>)) -> Option<Vec<Frame>> {
+    vector(case, |what| matches!(what, What::Round(round) if round >= case.round), change)
+}
+
+/// Changes a short message, if `change` returns true.
+fn short(case: &Case<'_>, change: impl Fn(&mut Body) -> bool) -> Option<Vec<Frame>> {
+    let Message::Exchange { sum, content: Content::Short(bytes) } = case.message else { return None };
+    let mut body: Body = wire::decode_item(bytes).ok()?;
+    let changed = |body| Message::Exchange { sum: *sum, content: content(&body, Bytes::new()) };
+    change(&mut body).then(|| vec![wire::encode(&changed(body))])
+}
