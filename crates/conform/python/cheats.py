@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -89,13 +90,15 @@ def run(flyswarm: str, conform: str, way: str, folder: Path) -> str:
 
 
 def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) -> str:
-    named, blamed, failed = set(), set(), set()
+    named, blamed, failed, copies = set(), set(), set(), set()
     for name, process in honest.items():
         lines = (folder / f"{name}.out").read_text(errors="replace").splitlines()
         events = [json.loads(line) for line in lines if line.startswith("{")]
         may = way == "output" and name != VICTIM
         if not may and (process.returncode == 0 or (folder / f"{name}.labels").exists()):
             raise Failed(f"{name} has a result")
+        copies |= {name for event in events if event.get("event") == "error"
+                   and re.search(rf"\b{CHEATER}\b.*different copies", event["message"])}
         named |= {tuple(sorted(event["peers"])) for event in events if event.get("event") == "named"}
         blamed |= {(name, event["peer"]) for event in events if event.get("event") == "blamed"}
         failed |= {(name, event["suspect"]) for event in events
@@ -104,9 +107,10 @@ def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) ->
         raise Failed(f"named: {named}")
     if any(who != CHEATER for _, who in blamed | failed):
         raise Failed(f"honest peers are accused: {blamed}, {failed}")
-    if not named and not blamed and not failed:
+    if not named and not blamed and not failed and not copies:
         raise Failed("nobody noticed it")
     told = [f"named {' or '.join(peers)}" for peers in named]
+    told += [f"in the pair with other copies for {len(copies)}"] if copies else []
     told += [f"blamed by {len(blamed)}"] if blamed else []
     told += [f"suspected by {len({name for name, _ in failed})}"] if failed else []
     return ", ".join(told)
