@@ -366,7 +366,7 @@ impl<'a> Examination<'a> {
                 }
             }
             Event::Stranger { peer, address } => {
-                // The stranger is at the address of another peer, and so takes its place.
+                // The stranger answers at the address of another peer.
                 let place = self.others.iter_mut().find(|(whose, other)| {
                     **whose != peer && (other.file.contains(&address) || other.found.contains(&address))
                 });

@@ -5,7 +5,8 @@
 //! vectors so that only the sum is opened. The result of a session is a classifier
 //! ([FlyNN](tasks::FlynnSpec)), its best settings ([`tasks::TuneSpec`]), labels for the rows of all peers
 //! ([`tasks::XclpSpec`]), a sketch of the distribution ([`tasks::SketchSpec`]), a network that is trained in
-//! rounds ([`tasks::FedavgSpec`]), statistics ([`tasks::SummarySpec`]) or a regression ([`tasks::GlmSpec`]). The specification, `protocol-spec.md`, lists what each party can see.
+//! rounds ([`tasks::FedavgSpec`]), statistics ([`tasks::SummarySpec`]) or a regression
+//! ([`tasks::GlmSpec`]). The specification, `protocol-spec.md`, lists what each party can see.
 //!
 //! # Take part in a session
 //!

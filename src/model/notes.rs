@@ -7,6 +7,9 @@ use super::outside::ColumnRange;
 use crate::data::Loaded;
 use crate::data::prepare::TableSchema;
 
+/// Maximum number of categories in a line.
+const SHOWN: usize = 8;
+
 /// Returns a line on how columns were matched with those of the model by their names.
 pub(crate) fn matched(model: &Model, loaded: &Loaded) -> Option<&'static str> {
     match (model.columns().is_empty(), loaded.columns.is_empty()) {
@@ -41,9 +44,14 @@ pub(crate) fn left_out(loaded: &Loaded) -> Option<String> {
 
 /// Returns a line on levels that the model does not have.
 pub(crate) fn unseen(loaded: &Loaded) -> Option<String> {
-    let shown = loaded.unseen.iter();
+    let shown = loaded.unseen.iter().take(SHOWN);
     let shown = shown.map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows));
-    (!loaded.unseen.is_empty()).then(|| listed("unknown categories, treated as missing", shown))
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match loaded.unseen.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!shown.is_empty()).then(|| format!("unknown categories, treated as missing: {shown}{more}"))
 }
 
 /// Returns a line on rows far outside the model's training range.

@@ -165,13 +165,13 @@ pub fn lines(findings: &[Finding]) -> Vec<(&'static str, String)> {
     kinds.into_iter().map(line).collect()
 }
 
-/// Formats a list such as `what: "age" (...), "sex" (...), and 3 more`.
+/// Formats a list such as `what: "age" (...), "sex" (...), and 3 columns more`.
 #[must_use]
 pub fn listed(what: &str, found: impl Iterator<Item = String>) -> String {
     let mut shown: Vec<String> = found.collect();
     let more = shown.len().saturating_sub(NAMED);
     shown.truncate(NAMED);
-    let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+    let more = if more == 0 { String::new() } else { format!(", and {more} more columns") };
     format!("{what}: {}{more}", shown.join(", "))
 }
 

@@ -158,5 +158,5 @@ fn a_line_names_the_columns_of_one_kind() {
     let lines = lines(&found);
     assert_eq!(lines.len(), 1);
     assert!(lines[0].1.starts_with("the same value in all rows: \"x0\" (2), "), "{lines:?}");
-    assert!(lines[0].1.ends_with("\"x7\" (2), and 2 more"), "{lines:?}");
+    assert!(lines[0].1.ends_with("\"x7\" (2), and 2 more columns"), "{lines:?}");
 }
