@@ -38,6 +38,26 @@ impl From<Map> for Reading {
     }
 }
 
+impl Reading {
+    /// Returns the expectations of a file of rows for a session with these `limits`, without its
+    /// classes.
+    #[cfg(feature = "net")]
+    pub(super) fn of_session<'a>(
+        &'a self,
+        spec: &'a DataSpec,
+        limits: &'a [(f64, f64)],
+        label: &LabelColumn,
+    ) -> Expected<'a> {
+        Expected {
+            features: Some(spec.features as usize),
+            columns: &spec.columns,
+            limits,
+            preparation: spec.preparation.as_deref(),
+            ..self.expected(label)
+        }
+    }
+}
+
 impl std::ops::Deref for Reading {
     type Target = Map;
 

@@ -9,8 +9,6 @@ use sha2::{Digest, Sha256};
 
 use crate::data::site::{ColumnMap, SiteMap};
 use crate::data::{Column, Contents, Dialect, Expected, Format, LabelColumn};
-#[cfg(feature = "net")]
-use crate::session::DataSpec;
 
 /// Largest map file that is read, bytes.
 const LIMIT: u64 = 1 << 20;
@@ -176,24 +174,6 @@ impl Map {
             contents: self.contents.as_ref(),
             dialect: Dialect { delimiter: self.delimiter, decimal_comma: self.decimal_comma },
             ..Expected::default()
-        }
-    }
-
-    /// Returns the expectations of a file of rows for a session with these `limits`, without its
-    /// classes.
-    #[cfg(feature = "net")]
-    pub(crate) fn of_session<'a>(
-        &'a self,
-        spec: &'a DataSpec,
-        limits: &'a [(f64, f64)],
-        label: &LabelColumn,
-    ) -> Expected<'a> {
-        Expected {
-            features: Some(spec.features as usize),
-            columns: &spec.columns,
-            limits,
-            preparation: spec.preparation.as_deref(),
-            ..self.expected(label)
         }
     }
 }
