@@ -21,7 +21,6 @@ mod inspect;
 mod join;
 mod kind;
 mod learnt;
-mod map;
 mod model;
 #[cfg(feature = "net")]
 mod network;
@@ -39,6 +38,7 @@ mod shell;
 mod simulate;
 mod tune;
 
+pub use crate::sim::table::columns;
 #[cfg(feature = "net")]
 pub use bindings::{
     builder, call, declare, network_rows, new_session, own_part, page, program, round_file, rows, settings,
@@ -46,7 +46,6 @@ pub use bindings::{
 };
 #[cfg(feature = "net")]
 pub use join::observers::Observers;
-pub use simulate::columns;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -63,6 +62,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 #[cfg(feature = "net")]
 use crate::peer::MakeInterpose;
+use crate::session::one_line;
 
 /// Errors of a command; see [`Failure::code`] for the exit codes.
 #[derive(Debug, thiserror::Error)]
@@ -189,20 +189,6 @@ fn code_of(arguments: Arguments) -> u8 {
         },
         |()| 0,
     )
-}
-
-/// Puts the text on one line. It may contain names and values from other people's files, so characters
-/// that act on a terminal are escaped.
-fn one_line(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '\n' => out.push(' '),
-            _ if c.is_control() || !crate::session::printable(c) => out.extend(c.escape_default()),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 thread_local! {

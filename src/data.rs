@@ -1,6 +1,9 @@
 //! Rows of data: read from files or made from arrays.
 
 #[cfg(feature = "cli")]
+pub(crate) mod map;
+
+#[cfg(feature = "cli")]
 pub(crate) use flyswarm_data::keep_pipe;
 pub(crate) use flyswarm_data::prepare;
 pub(crate) use flyswarm_data::prepare::read::Dialect;

@@ -3,9 +3,10 @@
 //! Several parties hold private rows. A *session file* names the parties and the computation; each party
 //! runs a *peer*. The peers find each other and agree on a seed that no peer can choose. They sum their
 //! vectors so that only the sum is opened. The result of a session is a classifier
-//! ([FlyNN](tasks::flynn)), its best settings ([`tasks::tune`]), labels for the rows of all peers
-//! ([`tasks::xclp`]), a sketch of the distribution ([`tasks::sketch`]) or a network that is trained in
-//! rounds (`fedavg`). The specification, `protocol-spec.md`, lists what each party can see.
+//! ([FlyNN](tasks::FlynnSpec)), its best settings ([`tasks::TuneSpec`]), labels for the rows of all peers
+//! ([`tasks::XclpSpec`]), a sketch of the distribution ([`tasks::SketchSpec`]), a network that is trained in
+//! rounds ([`tasks::FedavgSpec`]), statistics ([`tasks::SummarySpec`]) or a regression
+//! ([`tasks::GlmSpec`]). The specification, `protocol-spec.md`, lists what each party can see.
 //!
 //! # Take part in a session
 //!
@@ -111,6 +112,8 @@
 #[doc(hidden)]
 pub mod cli;
 pub mod data;
+#[cfg(all(feature = "cli", feature = "net"))]
+mod doctor;
 mod html;
 #[cfg(feature = "net")]
 mod http;

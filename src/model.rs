@@ -1,5 +1,12 @@
 //! The classifier: predictions, scores, its file and the origin that the file records.
 
+#[cfg(feature = "cli")]
+pub(crate) mod compare;
+#[cfg(feature = "cli")]
+pub(crate) mod notes;
+#[cfg(feature = "cli")]
+pub(crate) mod onnx;
+
 #[doc(inline)]
 pub use flyswarm_learn::model::{
     Model, ModelError, Predictor, file::DecodeError, file::FileError, origin::Origin,

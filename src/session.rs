@@ -18,6 +18,8 @@ pub(crate) mod file;
 mod noise;
 pub(crate) mod rules;
 pub(crate) mod run;
+#[cfg(feature = "cli")]
+pub(crate) mod show;
 pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod words;
@@ -40,7 +42,7 @@ pub(crate) use flyswarm_sealed_sum::session::COMMITTEE;
 pub use flyswarm_sealed_sum::session::{Faults, MOST_SLOTS, Peer, SessionId, Timing};
 pub use noise::{NoiseMode, NoiseSpec, PrivacyUnit};
 pub use rules::{Limit, SessionError};
-pub(crate) use rules::{check_name, printable};
+pub(crate) use rules::{check_name, one_line, printable};
 pub use run::{Run, Series};
 pub(crate) use table::Description;
 pub use task::{AnySpec, Release, Section, Sections, Spec, TaskSpec};

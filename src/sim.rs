@@ -6,6 +6,8 @@
 //! gives the same trace hash on every machine. [`checks`] run after every event. The [`outcome`] is the
 //! report of a run.
 
+#[cfg(feature = "cli")]
+pub(crate) mod calibrate;
 pub(crate) mod checks;
 pub(crate) mod cost;
 pub(crate) mod links;
@@ -17,6 +19,7 @@ pub mod run;
 pub mod scenario;
 mod sum;
 pub(crate) mod swarm;
+pub mod table;
 pub mod tally;
 mod tamper;
 pub mod task;

@@ -17,6 +17,8 @@ use sha2::Digest;
 
 pub use common::protect::{OwnSlots, Protected, Protection, Protections};
 pub use custom::CustomSpec;
+pub use fedavg::own::OwnModel;
+pub use fedavg::rounds::RoundFile;
 pub use fedavg::spec::{FedavgSpec, RoundNoise, Weighting};
 pub(crate) use fedavg::spec::{MOST_WEIGHT, WHOLE_SHARE};
 pub use fedavg::tensors::{Dtype, Rule, TensorSpec};
@@ -45,8 +47,16 @@ use common::{filled, protect};
 
 /// Declares the tasks, one on each line.
 macro_rules! registry {
-    ($($(#[$about:meta])* $vis:vis mod $name:ident;)+) => {
-        $($(#[$about])* $vis mod $name;)+
+    ($($(#[$about:meta])* mod $name:ident;)+) => {
+        $(
+            $(#[$about])*
+            #[cfg(feature = "internals")]
+            #[doc(hidden)]
+            pub mod $name;
+            $(#[$about])*
+            #[cfg(not(feature = "internals"))]
+            pub(crate) mod $name;
+        )+
 
         static REGISTRY: &[&TaskKind] = &[$(&$name::KIND,)+];
     };
@@ -55,26 +65,26 @@ macro_rules! registry {
 registry! {
     /// FlyNNFL (Ram and Sinha, "Federated Nearest Neighbor Classification with a Colony of Fruit-Flies", AAAI
     /// 2022).
-    pub mod flynn;
+    mod flynn;
     /// Cross-validation of settings of FlyNN over the rows of all peers.
-    pub mod tune;
+    mod tune;
     /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
     /// Propagation", TMLR 2023).
-    pub mod xclp;
+    mod xclp;
     /// The distance of each peer's data from the data of all (Liu, Xu, Coleman & Shrivastava, "One-Pass
     /// Distribution Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
-    pub mod sketch;
+    mod sketch;
     /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
-    pub mod fedavg;
+    mod fedavg;
     /// A network that is trained in rounds on given labels and on labels that XCLP finds (Scott, Yeo &
     /// Lampert, TMLR 2023, Algorithm 2).
-    pub mod fedavg_xclp;
+    mod fedavg_xclp;
     /// Statistics over the rows of all peers: counts, means and cross tables without small cells.
-    pub mod summary;
+    mod summary;
     /// Linear, logistic and Poisson regression over the rows of all peers.
-    pub mod glm;
+    mod glm;
     /// A task that a program outside this crate provides.
-    pub mod custom;
+    mod custom;
 }
 
 /// Ends the programs that this process has started for its tasks, and removes their folders.

@@ -14,9 +14,7 @@ use flyswarm::net::{Multiaddr, PeerId};
 use flyswarm::node::Event;
 use flyswarm::protocol::context::{Aggregate, Context};
 use flyswarm::protocol::view::Stage;
-use flyswarm::session::{
-    ColumnChecks, CommitteeSpec, DataSpec, Entry, Peer, Privacy, Scaling, Score, Session, Timing,
-};
+use flyswarm::session::{Peer, Score, Session, Timing};
 use flyswarm::tasks::ModelSpec;
 use flyswarm::tasks::{History, Outcome, Task, Work};
 
@@ -68,34 +66,18 @@ fn identity(index: usize) -> Identity {
 }
 
 fn session() -> Session {
-    Session {
-        name: "bench".into(),
-        run: flyswarm::session::Run::new([7; 16], 1_000_000_000),
-        task: ModelSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay }.into(),
-        min_peers: NODES as u16,
-        data: DataSpec {
-            features: 64,
-            columns: Vec::new(),
-            classes: vec!["a".into(), "b".into()],
-            scaling: Scaling::None,
-            densify: false,
-            checks: ColumnChecks::default(),
-            preparation: None,
-        },
-        privacy: Privacy::default(),
-        voting: CommitteeSpec::default(),
-        relays: Vec::new(),
-        timing: Timing { start_wait_ms: 60_000, view_timeout_ms: 60_000, ..Timing::default() },
-        roster: (0..NODES)
-            .map(|index| Entry {
-                key: identity(index).public(),
-                name: format!("n{index}"),
-                addresses: Vec::new(),
-            })
-            .collect(),
-    }
-    .check()
-    .expect("a sound session")
+    let model = ModelSpec { m: 1024, s: 6, rho: 8, gamma: 0.5, score: Score::Decay };
+    let session = Session::builder("bench", model)
+        .features(64)
+        .classes(["a", "b"])
+        .check_columns(false)
+        .min_peers(NODES as u16)
+        .timing(Timing { start_wait_ms: 60_000, view_timeout_ms: 60_000, ..Timing::default() })
+        .run(flyswarm::session::Run::new([7; 16], 1_000_000_000));
+    (0..NODES)
+        .fold(session, |session, index| session.peer(format!("n{index}"), identity(index).public()))
+        .build()
+        .expect("a sound session")
 }
 
 /// Messages of a node to its starter.

@@ -28,14 +28,14 @@ pub(crate) fn declare(py: Python<'_>, file: &[u8]) -> PyResult<(String, String)>
 /// A model that only its users can compute, as a session writes it.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
-pub(crate) struct OwnModel(flyswarm::tasks::fedavg::own::OwnModel);
+pub(crate) struct OwnModel(flyswarm::tasks::OwnModel);
 
 #[pymethods]
 impl OwnModel {
     /// Reads a model's bytes.
     #[staticmethod]
     fn decode(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
-        let read = py.detach(|| flyswarm::tasks::fedavg::own::OwnModel::decode(bytes));
+        let read = py.detach(|| flyswarm::tasks::OwnModel::decode(bytes));
         read.map(Self).map_err(|error| value(format!("the file {error}")))
     }
 

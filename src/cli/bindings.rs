@@ -18,7 +18,7 @@ use crate::peer::{self, Builder, Peer};
 use crate::report::Page;
 use crate::session::Session;
 use crate::session::fields::Table;
-use crate::tasks::fedavg::rounds::RoundFile;
+use crate::tasks::RoundFile;
 use crate::tasks::fedavg::tensors::{self, Values};
 use crate::tasks::fedavg::trainer::{Answer as Trained, Order, Trainer};
 use crate::tasks::fedavg::{Own, own};

@@ -7,20 +7,70 @@ use std::sync::Arc;
 use clap::Args;
 use flyswarm_learn::learner::Classifier;
 
-pub(super) use super::map::{Map, Reading};
 use super::{Failure, kind, output, say};
+pub(super) use crate::data::map::Map;
+use crate::data::map::NOTHING;
 use crate::data::prepare::TableSchema;
 use crate::data::prepare::draft::Draft;
 use crate::data::prepare::publish::Rule;
 use crate::data::prepare::whole;
 use crate::data::{self, Column, DataError, Dataset, Expected, LabelColumn, Loaded, NamedBy};
 use crate::model::Model;
-use crate::model::outside::ColumnRange;
+use crate::model::notes;
 #[cfg(feature = "net")]
 use crate::session::DataSpec;
 use crate::session::Description;
 #[cfg(feature = "net")]
 use crate::tasks::{Labels, Rows};
+
+/// Settings to read a file of rows.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Reading {
+    /// TOML file that describes how this site's file differs, such as names of columns, values, units
+    /// and dates (docs/formats.md)
+    #[arg(long, value_name = "FILE", value_parser = Map::load)]
+    map: Option<Map>,
+}
+
+impl From<Map> for Reading {
+    fn from(map: Map) -> Self {
+        Self { map: Some(map) }
+    }
+}
+
+impl Reading {
+    /// Returns the expectations of a file of rows for a session with these `limits`, without its
+    /// classes.
+    #[cfg(feature = "net")]
+    pub(super) fn of_session<'a>(
+        &'a self,
+        spec: &'a DataSpec,
+        limits: &'a [(f64, f64)],
+        label: &LabelColumn,
+    ) -> Expected<'a> {
+        Expected {
+            features: Some(spec.features as usize),
+            columns: &spec.columns,
+            limits,
+            preparation: spec.preparation.as_deref(),
+            ..self.expected(label)
+        }
+    }
+}
+
+impl std::ops::Deref for Reading {
+    type Target = Map;
+
+    fn deref(&self) -> &Map {
+        self.map.as_ref().unwrap_or(&NOTHING)
+    }
+}
+
+impl std::ops::DerefMut for Reading {
+    fn deref_mut(&mut self) -> &mut Map {
+        self.map.get_or_insert_default()
+    }
+}
 
 /// Reads the rows of a file without column descriptions. Prints a line on standard error if the columns
 /// are not numbers and were guessed.
@@ -74,13 +124,13 @@ impl DataArguments {
 
     /// Makes the arguments for another file with the same reading; its labels may be in another file.
     pub(super) fn beside(&self, data: PathBuf, labels: Option<PathBuf>) -> Self {
-        let map = Map { labels, ..self.reading.map().clone() };
+        let map = Map { labels, ..(*self.reading).clone() };
         Self { data, reading: map.into() }
     }
 
     /// Excludes a column from the features.
     pub(super) fn leave_aside(&mut self, column: Column) {
-        self.reading.map_mut().drop.push(column);
+        self.reading.drop.push(column);
     }
 
     /// Returns the texts of a column of a CSV file, one for each of its rows.
@@ -131,7 +181,7 @@ impl DataArguments {
         let loaded = data::load_named(&self.data, &expected)
             .map_err(|error| self.refused(&error, error.to_string()))?;
         if spec.preparation.is_some() {
-            let said = self.left_out(&loaded);
+            let said = notes::left_out(&loaded).map(|line| self.line(&line));
             return Ok((loaded, said));
         }
         let said = match (spec.columns.is_empty(), loaded.columns.is_empty()) {
@@ -139,7 +189,7 @@ impl DataArguments {
             (false, true) => Some("no column names: the columns are used in the order of the session file"),
             _ => None,
         };
-        Ok((loaded, said.map(|said| format!("{}: {said}", self.data.display()))))
+        Ok((loaded, said.map(|said| self.line(said))))
     }
 
     /// Reads the rows for `model`, with the columns in the model's order by their names; if `matched`,
@@ -178,26 +228,15 @@ impl DataArguments {
                 _ => self.refused(&error, error.to_string()),
             }
         })?;
-        let said = match (model.columns().is_empty(), loaded.columns.is_empty()) {
-            _ if model.preparation().is_some() => None,
-            _ if loaded.reordered => Some("columns reordered by name to match the model"),
-            (false, true) => Some(
-                "has no column names: the columns are used in the order of the model, names are not checked",
-            ),
-            (true, false) => Some(
-                "the model has no column names: the columns are used in the order of the file, names are \
-                 not checked",
-            ),
-            (true, true) => Some("the file and the model have no column names: names are not checked"),
-            (false, false) => None,
-        };
-        let mut lines: Vec<_> =
-            said.map(|said| format!("{}: {said}", self.data.display())).into_iter().collect();
-        lines.extend(self.left_out(&loaded));
-        lines
-            .extend(model.preparation().filter(|_| matched).and_then(|table| self.ungrouped(table, &loaded)));
-        lines.extend(self.unseen(&loaded));
-        lines.extend(self.outside(model, &loaded));
+        let table = model.preparation().filter(|_| matched);
+        let lines = [
+            notes::matched(model, &loaded).map(str::to_owned),
+            notes::left_out(&loaded),
+            table.and_then(|table| notes::ungrouped(table, &loaded)),
+            notes::unseen(&loaded),
+            notes::outside(model, &loaded),
+        ];
+        let lines = lines.into_iter().flatten().map(|line| self.line(&line)).collect();
         Ok((loaded.data, lines))
     }
 
@@ -221,49 +260,20 @@ impl DataArguments {
         let loaded = data::load_named(&self.data, &expected);
         let loaded = loaded.map_err(|error| self.refused(&error, error.to_string()))?;
         let table = network.preparation().filter(|_| *label != LabelColumn::None);
-        let ungrouped = table.and_then(|table| self.ungrouped(table, &loaded));
-        let said = self.left_out(&loaded).into_iter().chain(ungrouped).chain(self.unseen(&loaded)).collect();
-        Ok((loaded.data, said))
+        let ungrouped = table.and_then(|table| notes::ungrouped(table, &loaded));
+        let lines = [notes::left_out(&loaded), ungrouped, notes::unseen(&loaded)];
+        let lines = lines.into_iter().flatten().map(|line| self.line(&line)).collect();
+        Ok((loaded.data, lines))
     }
 
-    /// Returns a line on labelled rows without the group column.
-    fn ungrouped(&self, table: &TableSchema, loaded: &Loaded) -> Option<String> {
-        let group = table.group.as_ref().filter(|_| loaded.data.groups().is_none())?;
-        Some(format!(
-            "{}: no column {group:?}: rows of one group can be both training and test rows, so results \
-             look too good",
-            self.data.display()
-        ))
-    }
-
-    /// Returns a line on columns that were left out because nothing describes them.
-    fn left_out(&self, loaded: &Loaded) -> Option<String> {
-        let shown: Vec<String> = loaded.left_out.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
-        let more = match loaded.left_out.len() - shown.len() {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        let text = format!("columns that are not described are ignored: {}{more}", shown.join(", "));
-        (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
-    }
-
-    /// Returns a line on levels that the model does not have.
-    fn unseen(&self, loaded: &Loaded) -> Option<String> {
-        let shown = loaded.unseen.iter().take(SHOWN);
-        let shown: Vec<String> = shown
-            .map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows))
-            .collect();
-        let more = match loaded.unseen.len() - shown.len() {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        let text = format!("unknown categories, treated as missing: {}{more}", shown.join(", "));
-        (!shown.is_empty()).then(|| format!("{}: {text}", self.data.display()))
+    /// Puts the name of the file before a note.
+    fn line(&self, note: &str) -> String {
+        format!("{}: {note}", self.data.display())
     }
 
     /// Makes the error for a file; if it is another file of this program, the error names its kind.
     fn refused(&self, error: &DataError, text: String) -> Failure {
-        let file = self.reading.map().contents.is_none();
+        let file = self.reading.contents.is_none();
         match (file.then(|| kind::advice(&self.data, "rows are expected")).flatten(), error) {
             (_, DataError::Read { source, .. }) => output::for_io(source, text),
             // Archives of arrays usually hold rows.
@@ -271,39 +281,4 @@ impl DataArguments {
             _ => Failure::Input(text),
         }
     }
-
-    /// Returns a line on rows far outside the model's training range.
-    fn outside(&self, model: &Model, loaded: &Loaded) -> Option<String> {
-        let (columns, rows) = model.outside(&loaded.data);
-        if columns.is_empty() {
-            return None;
-        }
-        let shown = columns.iter().take(SHOWN).map(|outside| {
-            let names =
-                [model.columns(), &loaded.columns].into_iter().find_map(|names| names.get(outside.column));
-            let name =
-                names.map_or_else(|| format!("feature {}", outside.column + 1), |name| format!("{name:?}"));
-            let learnt = match model.known(outside.column) {
-                ColumnRange::Spread(mean, 0.0) => format!("always {mean:.4} in training"),
-                ColumnRange::Spread(mean, deviation) => format!("in training {mean:.4} +- {deviation:.4}"),
-                ColumnRange::Bounds(lo, hi) => format!("bounds {lo} to {hi}"),
-                ColumnRange::Mean(_) | ColumnRange::Nothing => String::new(),
-            };
-            format!("{name} in {} ({learnt}; farthest {})", outside.rows, outside.farthest)
-        });
-        let shown: Vec<_> = shown.collect();
-        let more = match columns.len() - shown.len() {
-            0 => String::new(),
-            more => format!(", and {more} more columns"),
-        };
-        Some(format!(
-            "{}: {rows} of {} rows are far outside the range of the training rows: {}{more}",
-            self.data.display(),
-            loaded.data.rows(),
-            shown.join(", ")
-        ))
-    }
 }
-
-/// Maximum number of columns named in the line on rows far outside.
-const SHOWN: usize = 8;

@@ -1,62 +1,23 @@
-//! `flyswarm doctor`: finds problems that would prevent the session from starting now.
-//!
-//! It checks this machine, then searches mDNS for its own identity, and only then shows that identity to
-//! the others: two nodes with one identity would take each other's connections. It never sends a hello
-//! to a peer that runs `join`, so it is not a member of any view and leaves without harm. All its
-//! questions go over `/flyswarm/probe/1` (spec, section 6.1).
+//! `flyswarm doctor`: prints the findings of [`crate::doctor`].
 
-mod finding;
-mod local;
-mod peers;
-mod relays;
-
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
-use libp2p::multiaddr::Protocol;
 use serde_json::json;
 
-use self::finding::{Finding, Level, Printer};
-use self::peers::{Here, Other, TRIED, Touch, port};
-use self::relays::Relays;
 use super::data::Reading;
 use super::id::key_path;
 use super::network::NetworkArguments;
-use super::{Failure, print};
+use super::{Failure, print, schema};
 use crate::crypto::identity::Identity;
 use crate::data::LabelColumn;
+use crate::doctor::{Examination, Finding, Level, local};
+use crate::net::Config;
 use crate::net::driver::{self, peer_id};
-use crate::net::observe::{Observer, is_node};
-use crate::net::{
-    Channel, Command, Config, Event, Events, Multiaddr, Network, PeerId, Questions, Waker, is_relayed,
-};
 use crate::peer;
-use crate::protocol::about::{About, Role};
-use crate::protocol::message::{self, Message};
-use crate::protocol::wire;
 use crate::session::Session;
-use crate::store::Store;
-
-/// Time for which it listens to mDNS before this identity is shown: twice the time of a first answer on
-/// a slow link (guess).
-const LISTEN_FIRST: Duration = Duration::from_millis(1500);
-/// Time limit of a plain TCP connection: longer than Linux searches its own network for an address in
-/// vain (3 s).
-const TOUCH: Duration = Duration::from_secs(4);
-/// Time for mDNS, which has asked four times by then.
-const MDNS: Duration = Duration::from_secs(5);
-/// Time after which a refused address is tried again.
-const AGAIN: Duration = Duration::from_secs(2);
-/// Delay before dialling. The other side dials as well, so the delay can be short.
-const DIAL_AFTER: Duration = Duration::from_millis(500);
-/// Bytes each way for the rates: to a peer that runs the doctor as well, and to a member of the session.
-const MOST: (u32, u32) = (4 << 20, 1 << 20);
-/// Time for the last frames.
-const FLUSH: Duration = Duration::from_secs(1);
 
 /// Seconds in which it looks for the other peers, unless the user says otherwise.
 pub(super) const WAIT: u64 = 15;
@@ -102,499 +63,126 @@ impl Doctor {
     pub(super) fn examine(&self, session: &Session, out: &mut dyn Write) -> Result<(), Failure> {
         let key = key_path(self.key.clone())?;
         let identity = Identity::load(&key)?;
+        let public = identity.public();
         let roster = driver::roster(session).map_err(peer::Error::from)?;
-        let network_key = self.network.key()?;
+        let mut config = Config::new(identity.seed(), roster.into_iter().collect());
+        config.listen = self.network.listen();
+        config.mdns = !self.network.no_mdns;
+        config.network_key = self.network.key()?;
+        config.relays = driver::relays(session).map_err(peer::Error::from)?;
         let mut printer = Printer { out, json: self.json, failed: false };
-        let state =
-            peer::state_folder(self.state.as_deref(), Some(&key), &identity.public().to_string(), session)?;
-        let mut alone = self.local(session, &identity, &state, &mut printer)?;
+        let state = peer::state_folder(self.state.as_deref(), Some(&key), &public.to_string(), session)?;
+        let folder = self.out.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
+        let (findings, alone) = local::machine(session, &self.session, &public, &state, folder);
+        printer.say_all(&findings)?;
         if let Some(data) = &self.data {
-            printer.say_all(&local::rows(session, data, self.label.as_ref(), &self.reading)?)?;
+            printer.say_all(&rows(session, data, self.label.as_ref(), &self.reading)?)?;
         }
         if let Some(finding) = local::lost(&state, &peer::mark_file(&key, session)) {
             printer.say(&finding)?;
         }
-        let me = peer_id(&identity.public());
-        let mut others: BTreeMap<PeerId, Other> = BTreeMap::new();
-        for ((id, file), entry) in roster.iter().zip(&session.roster) {
-            if *id != me {
-                let other = Other {
-                    name: entry.name.clone(),
-                    file: file.clone(),
-                    relays: !session.relays.is_empty(),
-                    ..Other::default()
-                };
-                others.insert(*id, other);
-            }
-        }
-        if !self.network.no_mdns {
-            alone |= twin(me, &mut others, &mut printer)?;
-        }
-        let mut config = Config::new(identity.seed(), roster.into_iter().collect());
-        config.listen = self.network.listen();
-        config.mdns = !self.network.no_mdns;
-        config.network_key = network_key;
-        config.relays = driver::relays(session).map_err(peer::Error::from)?;
-        config.patience = DIAL_AFTER;
-        config.details = true;
-        config.about = About::new(&session.settings(), Role::Doctor).encode();
-        let mut examination = Examination::new(session, others, config.mdns, network_key.is_some());
-        examination.chosen = self.network.chosen();
-        examination.relays = Relays::new(&config.relays);
-        let (count, wait) = (examination.others.len(), self.wait);
+        let mut examination = Examination::new(session, peer_id(&public), &config, self.network.chosen());
+        let twin = examination.twin(&mut |finding| printer.say(finding))?;
+        let (count, wait) = (examination.others(), self.wait);
         super::say(&format!("looking for {count} other peers for up to {wait} s"));
-        if alone {
-            // Its identity would disturb the other node, or is not in the roster: addresses can be tried
-            // without it.
-            config.roster.clear();
-            examination.only_touch(Duration::from_secs(self.wait));
-        } else {
-            examination.connect(config, Duration::from_secs(self.wait), &mut printer)?;
-        }
-        self.verdict(&examination, &mut printer)
+        let wait = Duration::from_secs(wait);
+        examination.run(config, alone || twin, wait, &mut |finding| printer.say(finding))?;
+        let (ready, findings) = examination.findings();
+        printer.say_all(&findings)?;
+        printer.verdict(session, ready)
+    }
+}
+
+/// Returns the problems of the rows in a file.
+fn rows(
+    session: &Session,
+    path: &Path,
+    label: Option<&LabelColumn>,
+    reading: &Reading,
+) -> Result<Vec<Finding>, Failure> {
+    let looked = match schema::look(session, path, label, reading) {
+        Ok(looked) => looked,
+        Err(Failure::Input(text)) => return Ok(vec![Finding::new(Level::Error, "rows", text)]),
+        Err(other) => return Err(other),
+    };
+    let line = |problem| Finding::new(Level::Error, "rows", format!("{}, {problem}", path.display()));
+    let mut findings: Vec<Finding> = looked.problems.shown().iter().map(line).collect();
+    let warn = |(_, line)| Finding::new(Level::Warning, "rows", format!("{}: {line}", path.display()));
+    findings.extend(looked.warnings.into_iter().map(warn));
+    if let Some(loaded) = &looked.loaded {
+        let text =
+            format!("{}: {} rows of {} features", path.display(), loaded.data.rows(), loaded.data.features());
+        findings.push(Finding::new(Level::Ok, "rows", text));
+    }
+    Ok(findings)
+}
+
+/// Prints findings as they come, and records whether one of them prevents a session.
+struct Printer<'a> {
+    out: &'a mut dyn Write,
+    json: bool,
+    failed: bool,
+}
+
+impl Printer<'_> {
+    fn say(&mut self, finding: &Finding) -> Result<(), Failure> {
+        self.failed |= finding.level == Level::Error;
+        let line = if self.json { finding.json() } else { finding.line() };
+        print(self.out, &(line + "\n"))
     }
 
-    /// Checks this machine alone. Returns whether the identity must not be shown.
-    fn local(
-        &self,
-        session: &Session,
-        identity: &Identity,
-        state: &Path,
-        printer: &mut Printer<'_>,
-    ) -> Result<bool, Failure> {
-        let (count, needed) = (session.roster.len(), session.min_peers);
-        let version = message::VERSION;
-        let text = format!(
-            "{}, id {}, {count} peers ({needed} are enough), protocol version {version}",
-            session.name,
-            session.id()
-        );
-        printer.say(&Finding::new(Level::Ok, "session", text))?;
-        let public = identity.public();
-        let mut alone = false;
-        match session.peer(&public) {
-            Some(me) => {
-                printer.say(&Finding::new(
-                    Level::Ok,
-                    "identity",
-                    format!("{}, {public}", session.name(me)),
-                ))?;
-            }
-            None => {
-                alone = true;
-                let text = format!("{public} is not in the roster of {}", self.session.display());
-                let advice =
-                    "give the right key with --key, or add this id to the session file of every peer";
-                printer.say(&Finding::new(Level::Error, "roster", text).advise(advice))?;
-            }
-        }
-        match Store::in_use(state) {
-            Ok(false) => {}
-            Ok(true) => {
-                alone = true;
-                let text = format!(
-                    "`flyswarm join` runs on this machine with this session and identity ({} is locked)",
-                    state.display()
-                );
-                let advice = "wait until it ends or stop it: an identity can take part only once";
-                printer.say(&Finding::new(Level::Error, "twice", text).advise(advice))?;
-            }
-            Err(error) => {
-                let advice = "fix its permissions, or choose another folder with --state";
-                printer.say(&Finding::new(Level::Error, "disk", error.to_string()).advise(advice))?;
-            }
-        }
-        if Store::is_over(state).unwrap_or(false) {
-            let text = format!("this peer has finished the session ({})", state.display());
-            let advice = "`join` refuses it; for new rows make a new session with `session next`";
-            printer.say(&Finding::new(Level::Error, "over", text).advise(advice))?;
-        }
-        let model = self.out.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-        printer.say_all(&local::disk(session, state, model))?;
-        local::files(session).map_or(Ok(()), |finding| printer.say(&finding))?;
-        let memory = local::memory(session, session.peer(&public), crate::memory::available());
-        memory.map_or(Ok(()), |finding| printer.say(&finding))?;
-        Ok(alone)
+    fn say_all(&mut self, findings: &[Finding]) -> Result<(), Failure> {
+        findings.iter().try_for_each(|finding| self.say(finding))
     }
 
-    fn verdict(&self, examination: &Examination<'_>, printer: &mut Printer<'_>) -> Result<(), Failure> {
-        let session = examination.session;
-        let ready = 1 + examination.others.values().filter(|other| other.is_ready(session)).count();
-        let needed = usize::from(session.min_peers);
-        let missing = if ready < needed { Level::Error } else { Level::Warning };
-        let mut others: Vec<_> = examination.others.values().collect();
-        others.sort_by_key(|other| &other.name);
-        printer.say_all(&examination.relays.findings())?;
-        for other in others {
-            printer.say_all(&other.findings(examination.here(), missing))?;
-        }
-        if examination.mdns
-            && !examination.here().mdns_works
-            && examination.others.values().any(|other| other.up.is_some())
-        {
-            let text = "mDNS found no peer of this session";
-            let advice = "check that UDP port 5353 is open for multicast here; until then every address \
-                          must be in the session file";
-            printer.say(&Finding::new(Level::Warning, "mdns", text).advise(advice))?;
-        }
-        for (peer, address) in &examination.strangers {
-            let text = format!("{peer} at {address} is not in this session file and was turned away");
-            let advice = "if it should take part, its id is missing or wrong in this file: compare with \
-                          `flyswarm id` there";
-            printer.say(&Finding::new(Level::Warning, "stranger", text).advise(advice))?;
-        }
-        let count = session.roster.len();
-        let could_start = !printer.failed && ready >= needed;
+    /// Prints whether a session could start with this number of ready peers.
+    fn verdict(&mut self, session: &Session, ready: usize) -> Result<(), Failure> {
+        let (count, needed) = (session.roster.len(), usize::from(session.min_peers));
+        let could_start = !self.failed && ready >= needed;
         let summary = format!("{ready} of {count} peers are ready, {needed} are needed");
-        if printer.json {
+        if self.json {
             let verdict = json!({"check": "verdict", "could_start": could_start, "ready": ready, "peers": count, "needed": needed});
-            print(printer.out, &format!("{verdict}\n"))?;
+            print(self.out, &format!("{verdict}\n"))?;
         }
         if !could_start {
             let why = if ready < needed { summary } else { format!("{summary}, but see the errors above") };
             return Err(Failure::Session(format!("a session could not start: {why}")));
         }
-        if printer.json { Ok(()) } else { print(printer.out, &format!("a session could start: {summary}\n")) }
+        if self.json { Ok(()) } else { print(self.out, &format!("a session could start: {summary}\n")) }
     }
 }
 
-/// Returns whether mDNS already finds this identity; records the other peers that it finds.
-fn twin(
-    me: PeerId,
-    others: &mut BTreeMap<PeerId, Other>,
-    printer: &mut Printer<'_>,
-) -> Result<bool, Failure> {
-    let observer = match Observer::start() {
-        Ok(observer) => observer,
-        Err(error) => {
-            let advice = "only the addresses in the session file can be used";
-            printer.say(
-                &Finding::new(Level::Warning, "mdns", format!("cannot search: {error}")).advise(advice),
-            )?;
-            return Ok(false);
-        }
-    };
-    let until = now() + LISTEN_FIRST;
-    let mut twins = BTreeSet::new();
-    while let Some(left) = until.checked_duration_since(now()) {
-        if let Some((peer, address)) = observer.next(left)
-            && is_node(&address)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_not_as_described_are_findings_each_with_what_to_do() {
+        let folder = schema::tests::drafted();
+        let session = Session::load(folder.path().join("s.toml")).unwrap();
+        let look = |name: &str| {
+            rows(&session, &folder.path().join(name), None, &Reading::default())
+                .unwrap()
+                .into_iter()
+                .map(|finding| (finding.level, finding.text))
+                .collect::<Vec<_>>()
+        };
+        let good = look("north.csv");
+        assert!(good.len() == 1 && good[0].0 == Level::Ok, "{good:?}");
+        assert!(good[0].1.ends_with("north.csv: 30 rows of 3 features"), "{good:?}");
+        std::fs::write(folder.path().join("south.csv"), "sex;age;kind\nmael;<5;sick\nmale;;well\n").unwrap();
+        let found = look("south.csv");
+        assert!(found.iter().all(|(level, _)| *level == Level::Error), "{found:?}");
+        for (at, part) in [
+            "line 2, column \"age\": found \"<5\", expected a number; agree on a number for values",
+            "line 2, column \"sex\": found \"mael\", expected one of the levels",
+            "line 3, column \"age\": found nothing, expected a value; leave these rows out",
+        ]
+        .into_iter()
+        .enumerate()
         {
-            if peer == me {
-                twins.insert(address);
-            } else if let Some(other) = others.get_mut(&peer) {
-                other.found.insert(address);
-            }
+            assert!(found[at].1.contains(part), "{found:?}");
         }
+        assert_eq!(found.len(), 3);
     }
-    for address in &twins {
-        printer.say(&twin_finding(address))?;
-    }
-    Ok(!twins.is_empty())
-}
-
-fn twin_finding(address: &Multiaddr) -> Finding {
-    let text = format!("this identity is in use at {address}");
-    let advice =
-        "stop the node there; if it is another machine, make another key for it (`flyswarm id --new`)";
-    Finding::new(Level::Error, "twice", text).advise(advice)
-}
-
-#[allow(clippy::disallowed_methods, reason = "the doctor waits for the others for a limited time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-/// Result of a plain connection to an address of a peer.
-type Touched = (PeerId, Multiaddr, Touch);
-
-/// State of the examination.
-struct Examination<'a> {
-    session: &'a Session,
-    others: BTreeMap<PeerId, Other>,
-    mdns: bool,
-    keyed: bool,
-    chosen: bool,
-    relays: Relays,
-    listening: Vec<Multiaddr>,
-    strangers: BTreeMap<PeerId, Multiaddr>,
-    twins: BTreeSet<Multiaddr>,
-    touches: (mpsc::Sender<Touched>, mpsc::Receiver<Touched>),
-}
-
-impl<'a> Examination<'a> {
-    fn new(session: &'a Session, others: BTreeMap<PeerId, Other>, mdns: bool, keyed: bool) -> Self {
-        Self {
-            session,
-            others,
-            mdns,
-            keyed,
-            chosen: false,
-            relays: Relays::default(),
-            listening: Vec::new(),
-            strangers: BTreeMap::new(),
-            twins: BTreeSet::new(),
-            touches: mpsc::channel(),
-        }
-    }
-
-    fn here(&self) -> Here<'_> {
-        let (session, mdns, keyed, chosen) = (self.session, self.mdns, self.keyed, self.chosen);
-        let mdns_works = self.others.values().any(|other| !other.found.is_empty());
-        Here { session, mdns, mdns_works, keyed, chosen, vector: local::vector_bytes(session) }
-    }
-
-    fn complete(&self, waited: Duration) -> bool {
-        let found = |other: &Other| !self.mdns || !other.found.is_empty() || waited >= MDNS;
-        self.relays.are_heard() && self.others.values().all(|other| other.is_complete() && found(other))
-    }
-
-    /// Tries new addresses over plain TCP. QUIC does not answer without a handshake.
-    fn touch(&mut self, peer: PeerId, waker: Option<&Waker>) {
-        let Some(other) = self.others.get_mut(&peer) else { return };
-        let mut fresh = Vec::new();
-        let quic = |address: &&Multiaddr| address.iter().any(|part| matches!(part, Protocol::QuicV1));
-        for address in other.file.iter().chain(&other.found).filter(|address| !quic(address)) {
-            if other.touched.len() < TRIED && !other.touched.contains_key(address) {
-                other.touched.insert(address.clone(), None);
-                fresh.push(address.clone());
-            }
-        }
-        fresh.into_iter().for_each(|address| self.try_on_a_thread(peer, address, waker));
-    }
-
-    /// Tries refused addresses again, because a program may listen there now.
-    fn touch_refused_again(&mut self, waker: &Waker) {
-        let refused = |other: &Other| {
-            let refused = other.touched.iter().filter(|(_, touch)| **touch == Some(Touch::Refused));
-            refused.map(|(address, _)| address.clone()).collect::<Vec<_>>()
-        };
-        for (peer, other) in self.others.iter().filter(|(_, other)| other.up.is_none()) {
-            refused(other).into_iter().for_each(|address| self.try_on_a_thread(*peer, address, Some(waker)));
-        }
-    }
-
-    fn try_on_a_thread(&self, peer: PeerId, address: Multiaddr, waker: Option<&Waker>) {
-        let (sender, waker) = (self.touches.0.clone(), waker.cloned());
-        std::thread::spawn(move || {
-            let touch = Touch::of(&address);
-            // The doctor may have ended.
-            let _ = sender.send((peer, address, touch));
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        });
-    }
-
-    fn take_touches(&mut self) {
-        while let Ok((peer, address, touch)) = self.touches.1.try_recv() {
-            if let Some(other) = self.others.get_mut(&peer) {
-                other.touched.insert(address, Some(touch));
-            }
-        }
-    }
-
-    /// Checks everything that needs no identity.
-    fn only_touch(&mut self, wait: Duration) {
-        self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, None));
-        let until = now() + wait.min(TOUCH + Duration::from_millis(500));
-        while now() < until
-            && self.others.values().flat_map(|other| other.touched.values()).any(Option::is_none)
-        {
-            std::thread::sleep(Duration::from_millis(20));
-            self.take_touches();
-        }
-    }
-
-    fn connect(&mut self, config: Config, wait: Duration, printer: &mut Printer<'_>) -> Result<(), Failure> {
-        let until = now() + wait;
-        let (network, events) = match Network::spawn(config.clone()) {
-            Ok(started) => started,
-            Err(error) => {
-                let advice = "stop the program that uses it, or choose another address with --listen";
-                printer.say(&Finding::new(Level::Error, "listen", error.to_string()).advise(advice))?;
-                self.only_touch(wait);
-                return Ok(());
-            }
-        };
-        let waker = network.waker();
-        self.others
-            .keys()
-            .copied()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|peer| self.touch(peer, Some(&waker)));
-        let mut told = false;
-        let begun = now();
-        let mut last = begun;
-        while let Some(left) = until.checked_duration_since(now()) {
-            if self.complete(begun.elapsed()) {
-                break;
-            }
-            // Interfaces are reported a moment after the start.
-            if !told && begun.elapsed() >= Duration::from_secs(1) {
-                told = true;
-                self.tell_listeners(printer)?;
-            }
-            if let Ok(event) = events.recv_timeout(left.min(Duration::from_millis(200))) {
-                self.event(event, &network, printer)?;
-            }
-            self.take_touches();
-            if last.elapsed() >= AGAIN {
-                last = now();
-                self.touch_refused_again(&waker);
-            }
-        }
-        if !told {
-            self.tell_listeners(printer)?;
-        }
-        let _ = network.shutdown(FLUSH);
-        self.drain(&events);
-        Ok(())
-    }
-
-    fn drain(&mut self, events: &Events) {
-        while let Ok(event) = events.try_recv() {
-            if let Event::WasProbed { peer } = event
-                && let Some(other) = self.others.get_mut(&peer)
-            {
-                other.was_probed += 1;
-            }
-        }
-    }
-
-    fn tell_listeners(&self, printer: &mut Printer<'_>) -> Result<(), Failure> {
-        let loopback = |address: &Multiaddr| {
-            address.iter().any(|part| match part {
-                Protocol::Ip4(ip) => ip.is_loopback(),
-                Protocol::Ip6(ip) => ip.is_loopback(),
-                _ => false,
-            })
-        };
-        let (inner, outer): (Vec<_>, Vec<_>) = self.listening.iter().partition(|address| loopback(address));
-        for address in &outer {
-            let finding = Finding::new(Level::Ok, "listening", address.to_string());
-            let advice = "the port changes with every run; if a firewall needs a fixed port: --listen \
-                          /ip4/0.0.0.0/tcp/4001";
-            printer.say(&if self.chosen { finding } else { finding.advise(advice) })?;
-        }
-        if outer.is_empty() {
-            let inner = inner.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let text = format!("only on this machine itself ({inner}): no other machine can reach it");
-            let advice = "connect this machine to a network, or listen on one with --listen \
-                          /ip4/0.0.0.0/tcp/4001";
-            printer.say(&Finding::new(Level::Warning, "listening", text).advise(advice))?;
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, event: Event, network: &Network, printer: &mut Printer<'_>) -> Result<(), Failure> {
-        match event {
-            Event::Listening(address) if is_relayed(&address) => self.relays.note(&address, true),
-            Event::Listening(address) => self.listening.push(address),
-            Event::ListenFailed { address, .. } if is_relayed(&address) => self.relays.note(&address, false),
-            Event::ListenFailed { address, reason } => {
-                let text = format!("no longer on {address}: {reason}");
-                printer.say(
-                    &Finding::new(Level::Error, "listen", text)
-                        .advise("check that the network interface is up"),
-                )?;
-            }
-            Event::Twin { address } => {
-                if self.twins.len() < TRIED && self.twins.insert(address.clone()) {
-                    printer.say(&twin_finding(&address))?;
-                }
-            }
-            Event::Stranger { peer, address } => {
-                // The stranger is at the address of another peer, and so takes its place.
-                let place = self.others.iter_mut().find(|(whose, other)| {
-                    **whose != peer && (other.file.contains(&address) || other.found.contains(&address))
-                });
-                match place {
-                    Some((_, other)) => drop(other.others.insert(address, peer)),
-                    None if self.strangers.len() < TRIED => drop(self.strangers.insert(peer, address)),
-                    None => {}
-                }
-            }
-            Event::Found { peer, address } => {
-                if let Some(other) = self.others.get_mut(&peer) {
-                    other.found.insert(address);
-                    self.touch(peer, Some(&network.waker()));
-                }
-            }
-            Event::NotUp { peer, address, known, reason } => {
-                if let Some(other) = self.others.get_mut(&peer)
-                    && (other.not_up.len() < 2 * TRIED || other.not_up.contains_key(&address))
-                {
-                    other.not_up.insert(address, (known, reason));
-                }
-            }
-            Event::PeerUp { peer, address } => self.up(peer, address, network)?,
-            Event::Probed { peer, answers } => self.probed(peer, answers, network)?,
-            Event::WasProbed { peer } => {
-                if let Some(other) = self.others.get_mut(&peer) {
-                    other.was_probed += 1;
-                }
-            }
-            Event::Frame { from, channel: Channel::Control, frame } => {
-                let message = wire::decode(message::Channel::Control, &frame.header, frame.payload);
-                if let (Ok(Message::Hello { version, session, .. }), Some(other)) =
-                    (message, self.others.get_mut(&from))
-                {
-                    other.hello = Some((version, session));
-                }
-            }
-            Event::Frame { .. } | Event::PeerLost { .. } | Event::Malformed { .. } | Event::Woken => {}
-        }
-        Ok(())
-    }
-
-    fn up(&mut self, peer: PeerId, address: Multiaddr, network: &Network) -> Result<(), Failure> {
-        let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
-        other.touched.retain(|_, touch| matches!(touch, None | Some(Touch::Connected)));
-        other.up = Some(address);
-        other.not_up.clear();
-        let finished = other.answers.as_ref().is_some_and(|answers| answers.rates.is_some());
-        // A peer that was silent before it was up may answer now.
-        self.touch(peer, Some(&network.waker()));
-        if finished { Ok(()) } else { ask(network, peer, Questions::default()) }
-    }
-
-    fn probed(
-        &mut self,
-        peer: PeerId,
-        answers: Result<crate::net::Answers, String>,
-        network: &Network,
-    ) -> Result<(), Failure> {
-        let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
-        // The peer tries the address that it is connected to: IPv4 and IPv6 have separate ports. Through a
-        // relay it knows none.
-        let family = |address: &Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(_)));
-        let direct = other.up.as_ref().filter(|theirs| !is_relayed(theirs));
-        let alike = |own: &&Multiaddr| direct.is_some_and(|theirs| family(theirs) == family(own));
-        let port = self.listening.iter().filter(alike).find_map(port);
-        match answers {
-            Ok(answers) => {
-                other.unanswered = None;
-                match About::decode(&answers.about) {
-                    Ok(about) => {
-                        let most = if about.role == Role::Doctor { MOST.0 } else { MOST.1 };
-                        other.about = Some(about);
-                        if answers.rates.is_none() {
-                            other.asked = port;
-                            ask(network, peer, Questions { bytes: most, port })?;
-                        }
-                    }
-                    Err(fault) => other.unanswered = Some(fault.to_string()),
-                }
-                other.answers = Some(answers);
-            }
-            Err(reason) => other.unanswered = Some(reason),
-        }
-        Ok(())
-    }
-}
-
-fn ask(network: &Network, peer: PeerId, questions: Questions) -> Result<(), Failure> {
-    network.send(Command::Probe(peer, questions)).map_err(|error| Failure::Environment(error.to_string()))
 }

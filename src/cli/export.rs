@@ -1,7 +1,5 @@
 //! `flyswarm export`: writes a model as arrays of NumPy, or a network as a graph of ONNX.
 
-mod onnx;
-
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -13,6 +11,7 @@ use super::model::ModelArguments;
 use super::model::network::Network;
 use super::{Failure, output, print};
 use crate::files;
+use crate::model::onnx;
 
 /// Write a model as an NPZ archive with counts, lifting matrix, classes and settings, or a network with
 /// its scaling as ONNX
@@ -155,17 +154,5 @@ fn write_file(
     files::keep(file, path, force).map_err(failed)
 }
 
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-    use crate::cli::model::tests::small_model;
-    use flyswarm_data::scaling::Scaling;
-
-    #[test]
-    fn a_full_disk_is_remembered_as_one_error() {
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let writer = BufWriter::new(Remembering { file: &full, error: None });
-        let written = small_model(Scaling::Center).write_npz(writer).unwrap().into_inner().ok().unwrap();
-        assert_eq!(written.error.unwrap().kind(), io::ErrorKind::StorageFull);
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -34,8 +34,8 @@ use crate::peer::{self, Budget, Builder, Handle, MakeInterpose, Peer, Status, le
 use crate::privacy::Ratio;
 use crate::session::{Session, check_name};
 use crate::store::Store;
+use crate::tasks::RoundFile;
 use crate::tasks::fedavg::TRAINING;
-use crate::tasks::fedavg::rounds::RoundFile;
 use crate::tasks::{self, Build, OwnWishes, Rows, SessionTask, Shared, xclp};
 use files::{Files, kept_page, report};
 use personal::Personal;
@@ -245,7 +245,7 @@ impl Join {
         personal.iter().try_for_each(|personal| self.writable(&[&personal.out]))?;
         let data = DataArguments::new(data, self.reading.clone());
         let (mut rows, said) = load(session, kind, &data, self.label.as_ref())?;
-        let (file, hold_out) = (&*self.session, self.reading.map().hold_out);
+        let (file, hold_out) = (&*self.session, self.reading.hold_out);
         let rounds = Arc::new(RoundFile::beside(&out));
         let kept = (rounds.path() != out).then_some(&rounds);
         let wishes = OwnWishes { file, trainer: self.trainer.as_deref(), hold_out, rounds: kept };
@@ -394,7 +394,7 @@ impl Join {
         builder = self.network(builder)?.watched(live.is_some() || progress.is_bar());
         let id = session.id().to_string();
         let (own, told, warnings) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let map = self.reading.map().digest.clone();
+        let map = self.reading.digest.clone();
         let (force, serves) = (self.force, self.serves);
         let files = Files { out, receipt, force, serves, map, ledger, own, live, told, warnings };
         let files = Arc::new(files);

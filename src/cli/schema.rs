@@ -8,15 +8,15 @@ use serde_json::json;
 use toml::de::{DeTable, DeValue};
 
 use super::data::Reading;
-use super::{Failure, one_line, output, print, say};
+use super::{Failure, output, print, say};
 use crate::data::prepare::problems::Amended;
 use crate::data::prepare::publish::{self, Rule};
 use crate::data::prepare::read;
 use crate::data::prepare::{Kind, Problems, TableSchema, draft};
 use crate::data::site::suggest;
 use crate::data::{self, Expected, LabelColumn, Loaded};
-use crate::session::Session;
 use crate::session::file::with_id;
+use crate::session::{Session, one_line};
 use flyswarm_data::notices;
 
 /// Check a table before a session.
@@ -215,10 +215,10 @@ impl Check {
         let mut reading = self.reading.clone();
         if !rename.is_empty() {
             // Problems inside a renamed column are visible once the column is found.
-            reading.map_mut().site.rename.extend(rename.clone());
+            reading.site.rename.extend(rename.clone());
             problems = look(session, &self.data, self.label.as_ref(), &reading)?.problems;
         }
-        let comma = reading.map().decimal_comma.unwrap_or(preparation.decimal_comma);
+        let comma = reading.decimal_comma.unwrap_or(preparation.decimal_comma);
         let lines = suggest::draft(&problems, &rename, preparation, &session.data.classes, comma);
         let text = match lines.is_empty() {
             true => format!("# {} matches the session: no map file is needed\n", self.data.display()),

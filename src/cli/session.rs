@@ -6,7 +6,6 @@ pub(in crate::cli) mod forecast;
 mod new;
 mod next;
 mod parse;
-mod show;
 #[cfg(feature = "net")]
 pub(in crate::cli) mod typed;
 
@@ -18,6 +17,7 @@ use serde_json::json;
 
 use super::{Failure, kind, print};
 use crate::memory;
+use crate::session::show::Shown;
 use crate::session::{Session, SessionError};
 
 /// Make, check and show session files.
@@ -96,12 +96,12 @@ pub(super) fn checked(file: &Path) -> Result<Session, Failure> {
 /// Returns the contents of a session file, with every default filled in.
 pub(super) fn shown(file: &Path, json: bool) -> Result<String, Failure> {
     let session = load(file)?;
-    if json { as_json(&session) } else { Ok(show::Shown::new(&session).to_string()) }
+    if json { as_json(&session) } else { Ok(Shown::new(&session).to_string()) }
 }
 
 /// Returns the contents of a session as JSON, with every default filled in.
 pub(super) fn as_json(session: &Session) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(&show::Shown::new(session))
+    let text = serde_json::to_string_pretty(&Shown::new(session))
         .map_err(|error| Failure::Environment(format!("cannot be written as JSON: {error}")))?;
     Ok(text + "\n")
 }

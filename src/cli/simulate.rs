@@ -3,7 +3,6 @@
 mod calibrate;
 #[cfg(feature = "net")]
 mod page;
-mod table;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,13 +12,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-pub use self::table::columns;
 use super::{Failure, kind, output, print};
 use crate::session::Session;
 use crate::sim::outcome::Results;
 use crate::sim::report;
 use crate::sim::run::{self, Progress};
 use crate::sim::scenario::File;
+use crate::sim::table;
 
 /// Run the nodes of a scenario in virtual time, with its faults
 ///

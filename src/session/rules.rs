@@ -391,6 +391,20 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     Ok(())
 }
 
+/// Puts the text on one line. It may contain names and values from other people's files, so characters
+/// that act on a terminal are escaped.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '\n' => out.push(' '),
+            _ if c.is_control() || !printable(c) => out.extend(c.escape_default()),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
 /// Returns whether a name may contain a character. Control characters and white space other than the
 /// space are refused. So are characters that are invisible or change the direction of writing, because
 /// they could make one name look like another.

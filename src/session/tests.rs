@@ -20,29 +20,14 @@ fn key(seed: u64) -> PublicKey {
 }
 
 fn session(peers: u64) -> Session {
-    let entry = |i| Entry { key: key(i), name: format!("peer-{i}"), addresses: vec![] };
-    let task = ModelSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay }.into();
-    let session = Session {
-        name: "digits".into(),
-        run: Run::new([7; 16], 1_000_000_000),
-        min_peers: Session::default_min_peers(&task, peers as usize),
-        task,
-        data: DataSpec {
-            features: 64,
-            columns: Vec::new(),
-            classes: (0..10).map(|class| class.to_string()).collect(),
-            scaling: Scaling::UnitNorm,
-            densify: false,
-            checks: ColumnChecks::default(),
-            preparation: None,
-        },
-        privacy: Privacy::default(),
-        voting: CommitteeSpec::default(),
-        relays: Vec::new(),
-        timing: Timing::default(),
-        roster: (0..peers).map(entry).collect(),
-    };
-    session.check().unwrap()
+    let session =
+        Session::builder("digits", ModelSpec { m: 16_384, s: 6, rho: 32, gamma: 0.5, score: Score::Decay })
+            .features(64)
+            .classes((0..10).map(|class| class.to_string()))
+            .scaling(Scaling::UnitNorm)
+            .check_columns(false)
+            .run(Run::new([7; 16], 1_000_000_000));
+    (0..peers).fold(session, |session, i| session.peer(format!("peer-{i}"), key(i))).build().unwrap()
 }
 
 /// Returns the model of a session of the task `flynn`.

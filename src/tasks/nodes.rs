@@ -6,50 +6,41 @@ mod missing;
 mod own_rows;
 mod xclp;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use flyswarm_sealed_sum::harness::network;
 use flyswarm_sealed_sum::harness::numbers::timing;
 
 use crate::crypto::identity::Identity;
-use crate::session::{
-    ColumnChecks, CommitteeSpec, DataSpec, Entry, Privacy, Run, Scaling, Score, Session, Timing,
-};
-use crate::tasks::ModelSpec;
+use crate::node::Event;
+use crate::session::{Peer, Privacy, Run, Score, Session, Timing};
+use crate::tasks::{History, ModelSpec};
 
 fn model() -> ModelSpec {
     ModelSpec { m: 16, s: 2, rho: 2, gamma: 0.5, score: Score::Decay }
 }
 
 fn session(identities: &[Identity], timing: Timing) -> Session {
-    let roster = identities
-        .iter()
-        .enumerate()
-        .map(|(i, identity)| Entry {
-            key: identity.public(),
-            name: format!("peer-{i}"),
-            addresses: Vec::new(),
-        })
-        .collect();
-    let task = model().into();
-    Session {
-        name: "test".into(),
-        run: Run::new([7; 16], 1_000_000_000),
-        min_peers: Session::default_min_peers(&task, identities.len()),
-        task,
-        data: DataSpec {
-            features: 4,
-            columns: Vec::new(),
-            classes: vec!["a".into(), "b".into()],
-            scaling: Scaling::None,
-            densify: false,
-            checks: ColumnChecks::default(),
-            preparation: None,
-        },
-        privacy: Privacy { min_contributors: 1, ..Privacy::default() },
-        voting: CommitteeSpec::default(),
-        relays: Vec::new(),
-        timing,
-        roster,
-    }
-    .check()
-    .unwrap()
+    let session = Session::builder("test", model())
+        .features(4)
+        .classes(["a", "b"])
+        .check_columns(false)
+        .privacy(Privacy { min_contributors: 1, ..Privacy::default() })
+        .timing(timing)
+        .run(Run::new([7; 16], 1_000_000_000));
+    let peers = identities.iter().enumerate();
+    peers
+        .fold(session, |session, (i, identity)| session.peer(format!("peer-{i}"), identity.public()))
+        .build()
+        .unwrap()
+}
+
+/// Returns the opened sums of each peer that has finished.
+fn histories(net: &network::Network) -> BTreeMap<Peer, Arc<History>> {
+    let finished = |(_, who, event): &(_, Peer, Event)| match event {
+        Event::Finished(history) => Some((*who, history.clone())),
+        _ => None,
+    };
+    net.events.iter().filter_map(finished).collect()
 }

@@ -22,9 +22,7 @@ use flyswarm::net::PeerId;
 use flyswarm::net::driver::peer_id;
 use flyswarm::protocol::ballot::Ballot;
 use flyswarm::protocol::members::Claims;
-use flyswarm::session::{
-    ColumnChecks, CommitteeSpec, DataSpec, Entry, Privacy, Scaling, Score, Session, TaskSpec, Timing,
-};
+use flyswarm::session::{Entry, Privacy, Scaling, Score, Session, Timing};
 use flyswarm::tasks::flynn::Plan;
 use flyswarm::tasks::{FlynnSpec, ModelSpec};
 use flyswarm_data::digits::digits;
@@ -143,27 +141,19 @@ impl Ground {
             parts.push(part);
         }
         let model = ModelSpec { m, s: 19, rho: 16, gamma: 0.5, score: Score::Decay };
-        let session = Session {
-            name: "conform".into(),
-            run: new_run()?,
-            min_peers,
-            task: TaskSpec::from(FlynnSpec { model, select: None, evaluate: None }),
-            data: DataSpec {
-                features: u32::try_from(data.features()).unwrap_or(u32::MAX),
-                columns: Vec::new(),
-                classes: data.classes().to_vec(),
-                scaling: Scaling::Center,
-                densify: false,
-                checks: ColumnChecks::default(),
-                preparation: None,
-            },
-            privacy: Privacy { min_contributors: 1, ..Privacy::default() },
-            voting: CommitteeSpec::default(),
-            relays: Vec::new(),
-            timing,
-            roster,
-        };
-        let mut session = session.check().map_err(|error| Failure::Input(error.to_string()))?;
+        let session = Session::builder("conform", FlynnSpec { model, select: None, evaluate: None })
+            .features(data.features())
+            .classes(data.classes().iter().cloned())
+            .scaling(Scaling::Center)
+            .check_columns(false)
+            .min_peers(min_peers)
+            .privacy(Privacy { min_contributors: 1, ..Privacy::default() })
+            .timing(timing)
+            .run(new_run()?);
+        let session = roster
+            .into_iter()
+            .fold(session, |session, Entry { key, name, addresses }| session.peer_at(name, key, addresses));
+        let mut session = session.build().map_err(|error| Failure::Input(error.to_string()))?;
         // The roster is in the order of the keys, and a peer's number is its index in the roster.
         let names: Vec<_> = session.roster.iter().map(|entry| entry.name.clone()).collect();
         let place_of = |name: &str| NAMES.iter().position(|other| *other == name).unwrap_or_default();

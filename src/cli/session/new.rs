@@ -14,9 +14,8 @@ use super::collect;
 use super::parse::{PeerArgument, class_range};
 #[cfg(feature = "net")]
 use crate::cli::console::Console;
-use crate::cli::data::load_drafted;
+use crate::cli::data::{Reading, load_drafted};
 use crate::cli::id::new_run;
-use crate::cli::map::Reading;
 use crate::cli::{Failure, kind, output, print, say};
 use crate::data::prepare::draft::{Draft, draft, transposed};
 use crate::data::prepare::publish::{self, Publishable, Rule};

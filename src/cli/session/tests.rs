@@ -210,7 +210,7 @@ fn a_file_that_is_not_there_is_wrong_input_with_its_name() {
 fn what_is_shown_is_resolved() {
     let folder = tempfile::tempdir().unwrap();
     let session = Session::load(new(folder.path(), &["--set", "data.densify=true"]).unwrap()).unwrap();
-    let shown = show::Shown::new(&session);
+    let shown = Shown::new(&session);
     let json = serde_json::to_value(&shown).unwrap();
     assert_eq!(json["id"], session.id().to_string());
     assert_eq!(json["flynn"]["m"], 16_384);

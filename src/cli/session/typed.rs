@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::new::{Common, Names, NewArguments};
 use super::parse::PeerArgument;
 use crate::cli::Failure;
-use crate::cli::map::{Map, Reading};
+use crate::cli::data::{Map, Reading};
 use crate::data::LabelColumn;
 use crate::data::prepare::publish;
 use crate::session::Entry;

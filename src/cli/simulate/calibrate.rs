@@ -1,129 +1,22 @@
-//! `simulate --calibrate`: measures this machine's rates, as a scenario's `[rates]`.
+//! `simulate --calibrate`: prints this machine's rates, or writes them into a scenario.
 
-use std::hint::black_box;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use chacha20::rand_core::SeedableRng;
 use serde_json::json;
 
 use crate::cli::{Failure, output, print};
-use crate::crypto::agreement::EphemeralSecret;
-use crate::crypto::identity::Identity;
-use crate::crypto::mask::{self, Sign, Word};
-use crate::crypto::stream::Stream;
-use crate::data::digits::digits;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::message::{Channel, Message};
-use crate::protocol::wire;
-use crate::session::Peer;
+use crate::sim::calibrate::{lines, measure, replaced};
 use crate::sim::scenario::{File, Rates};
-use crate::sketch::Parameters;
-use crate::sketch::flyhash::FlyHash;
-use flyswarm_data::scaling::{Scaler, Scaling};
 
-/// Minimum duration of each measurement, and their number. They are short, because other programs only
-/// ever slow one down, and the best one counts.
-const LONG_ENOUGH: Duration = Duration::from_millis(10);
-const GOES: u32 = 60;
-
-#[allow(clippy::disallowed_methods, reason = "measuring is what this is for")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-/// Returns units of work per second if one call does `units`: the best of all measurements.
-fn rate(units: f64, mut work: impl FnMut()) -> f64 {
-    work();
-    let mut go = || {
-        let start = now();
-        let mut calls = 0u32;
-        while start.elapsed() < LONG_ENOUGH {
-            work();
-            calls += 1;
-        }
-        units * f64::from(calls) / start.elapsed().as_secs_f64()
-    };
-    let best = (0..GOES).map(|_| go()).fold(0.0, f64::max);
-    // Two digits: further digits would only be noise.
-    let power = 10f64.powf(best.log10().floor() - 1.0);
-    (best / power).round() * power
-}
-
-/// Measures all rates on one core.
-pub(super) fn measure() -> Result<Rates, Failure> {
-    let failed = |error: rayon::ThreadPoolBuildError| Failure::Environment(format!("a thread: {error}"));
-    Ok(rayon::ThreadPoolBuilder::new().num_threads(1).build().map_err(failed)?.install(all))
-}
-
-fn all() -> Rates {
-    let data = digits();
-    let scaler = Scaler::new(&Scaling::UnitNorm, data.features(), None)
-        .unwrap_or_else(|error| unreachable!("BUG: unit-norm needs nothing: {error}"));
-    let hash = |m: usize, s: usize| {
-        let scaling = Scaling::UnitNorm;
-        let parameters =
-            Parameters { d: data.features(), m, s, rho: 32, seed: [7; 32], densify: false, scaling };
-        let sketch = parameters.check(data.classes().len());
-        FlyHash::new(&sketch.unwrap_or_else(|error| unreachable!("BUG: these parameters are good: {error}")))
-    };
-    let (m, rows) = (8192, 256);
-    let winners = |hash: &FlyHash| {
-        let start = now();
-        black_box(hash.winners(&scaler, &data, 0..rows).is_ok());
-        start.elapsed().as_secs_f64()
-    };
-    // A row costs m s / lift + m / select: two values of s give both.
-    let (few, many) = (hash(m, 4), hash(m, 40));
-    let best = |hash: &FlyHash| (0..GOES).map(|_| winners(hash)).fold(f64::INFINITY, f64::min);
-    let (short, long) = (best(&few), best(&many));
-    let sums = (m * rows) as f64;
-    // If more entries hardly cost more, the difference does not show their cost. Then the whole time
-    // counts as lifting, which is an upper bound.
-    let lift = if long > 1.1 * short { sums * 36.0 / (long - short) } else { sums * 40.0 / long };
-    let select = sums / (short - sums * 4.0 / lift).max(1e-9);
-    let two = |value: f64| {
-        let power = 10f64.powf(value.log10().floor() - 1.0);
-        (value / power).round() * power
-    };
-
-    let mut words = vec![1u8; 1 << 18];
-    let other = words.clone();
-    let identity = Identity::from_seed([1; 32]);
-    let signature = identity.sign(b"calibrate", b"message");
-    let key = identity.public();
-    let mut random = crate::protocol::view::Rng::from_seed([2; 32]);
-    let theirs = EphemeralSecret::generate(&mut random).public();
-    let mine = EphemeralSecret::generate(&mut random);
-    let message = Message::Prepare(Ballot { counter: 1, proposer: Peer(1) });
-    Rates {
-        matrix: rate((m * 20) as f64, || drop(black_box(hash(m, 20)))),
-        lift: two(lift),
-        select: two(select),
-        mask: rate(words.len() as f64, || {
-            mask::apply(Word::W32, Sign::Add, &mut words, &mut Stream::new(b"key", "calibrate", b""));
-        }),
-        add: rate(other.len() as f64, || {
-            let mut sum = vec![0; other.len()];
-            mask::add(Word::W32, &mut sum, &other);
-            black_box(blake3::hash(&sum));
-        }),
-        verify: rate(1.0, || {
-            black_box(key.verify(b"calibrate", b"message", &signature));
-        }),
-        agree: rate(1.0, || drop(black_box(mine.agree(&theirs, b"calibrate")))),
-        message: rate(1.0, || {
-            let frame = wire::encode(&message);
-            black_box(wire::decode(Channel::Control, &frame.header, frame.payload).is_ok());
-        }),
-    }
+fn measured() -> Result<Rates, Failure> {
+    measure().map_err(|error| Failure::Environment(format!("a thread: {error}")))
 }
 
 /// Measures, and prints the table or writes it into the scenario.
 pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(path) = file else {
-        let rates = measure()?;
+        let rates = measured()?;
         let text = if as_json {
             json!({"rates": rates}).to_string()
         } else {
@@ -139,7 +32,7 @@ pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Re
         File::parse(text, name, PathBuf::new(), false).map(drop).map_err(|error| wrong(&error))
     };
     check(&text)?;
-    let rates = measure()?;
+    let rates = measured()?;
     let changed = replaced(&text, &lines(&rates));
     check(&changed)?;
     output::write(path, changed.as_bytes(), true)?;
@@ -148,60 +41,4 @@ pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Re
         false => format!("{}: [rates] is as measured on this machine", path.display()),
     };
     print(out, &(text + "\n"))
-}
-
-/// Formats the rates for a scenario.
-fn lines(rates: &Rates) -> String {
-    let Rates { matrix, lift, select, mask, add, verify, agree, message } = rates;
-    format!(
-        "# Measured by flyswarm simulate --calibrate.\nmatrix = {matrix:e}\nlift = {lift:e}\nselect = {select:e}\nmask = {mask:e}\n\
-         add = {add:e}\nverify = {verify:e}\nagree = {agree:e}\nmessage = {message:e}\n"
-    )
-}
-
-/// Returns the file with the lines of its table `[rates]` replaced, or with such a table at its end.
-fn replaced(text: &str, lines: &str) -> String {
-    let mut out = String::new();
-    let (mut inside, mut found) = (false, false);
-    for line in text.lines() {
-        let trimmed = line.trim();
-        if trimmed.starts_with('[') {
-            inside = trimmed == "[rates]";
-            if inside {
-                found = true;
-                out.push_str("[rates]\n");
-                out.push_str(lines);
-                continue;
-            }
-        }
-        if !inside || trimmed.is_empty() {
-            out.push_str(line);
-            out.push('\n');
-        }
-    }
-    if !found {
-        out.push_str("\n[rates]\n");
-        out.push_str(lines);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_put_into_a_scenario_and_nothing_else_changes() {
-        let rates = lines(&Rates::default());
-        let text =
-            "# mine\npeers = 4\n\n[rates]\nlift = 1.0 # old\nmask = 2\n\n[task]\nkind = \"sum\" # keep\n";
-        let changed = replaced(text, &rates);
-        assert!(changed.starts_with("# mine\npeers = 4\n\n[rates]\n# Measured") && !changed.contains("old"));
-        assert!(changed.ends_with("\n\n[task]\nkind = \"sum\" # keep\n"), "{changed}");
-        let added = replaced("peers = 4\n", &rates);
-        for text in [&changed, &added] {
-            let file = File::parse(text, "test".into(), PathBuf::new(), false).unwrap();
-            assert_eq!(file.runs[0].1.rates, Rates::default());
-        }
-    }
 }

@@ -10,7 +10,7 @@ use flyswarm_learn::sketch::lsh::Codes;
 use flyswarm_mpc::propagation::integer::{self, reference::Reference};
 
 use super::network::{Fault, Network};
-use super::{session, timing};
+use super::{histories, session, timing};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::Stream;
 use crate::data::Dataset;
@@ -117,14 +117,6 @@ fn prepared(lab: &Lab, peer: Peer, seed: &[u8; 32]) -> [Labelled; 2] {
 }
 
 impl Lab {
-    fn histories(&self) -> BTreeMap<Peer, Arc<History>> {
-        let finished = |(_, who, event): &(_, Peer, Event)| match event {
-            Event::Finished(history) => Some((*who, history.clone())),
-            _ => None,
-        };
-        self.net.events.iter().filter_map(finished).collect()
-    }
-
     /// Returns the slot of an aggregate in the whole session.
     fn slot(&self, name: &str) -> u32 {
         let place = self.tasks[0].plan().iter().position(|aggregate| aggregate.name == name);
@@ -306,7 +298,7 @@ impl Lab {
 
     /// Compares every network with that of the plain program.
     fn holds(&self) -> usize {
-        let histories = self.histories();
+        let histories = histories(&self.net);
         let first = histories.values().next().unwrap_or_else(|| panic!("nobody: {:?}", self.net.events));
         let (weights, found, [rounds, best]) = self.plain(first);
         assert!(found > 0, "labels are found");
@@ -399,7 +391,7 @@ fn patient(patience: u32) -> FedavgXclpSpec {
 
 /// Returns the number of rounds until training ended, and the best round.
 fn rounds(lab: &Lab) -> (usize, usize) {
-    let histories = lab.histories();
+    let histories = histories(&lab.net);
     let (peer, history) = histories.first_key_value().unwrap();
     let told = lab.tasks[peer.index()].outcome(history, 0).unwrap().details;
     (told["rounds"].as_array().unwrap().len(), told["best_round"].as_u64().unwrap() as usize)
@@ -415,7 +407,7 @@ fn training_ends_early_with_the_best_rounds_weights_and_not_before_labels_were_f
         let (made, best) = rounds(&lab);
         // No peer keeps anything of the last propagation.
         let points = lab.slot(&format!("points-{}", (made - 4) / 2 + 1));
-        for (peer, history) in lab.histories().iter().filter(|_| made < 12) {
+        for (peer, history) in histories(&lab.net).iter().filter(|_| made < 12) {
             assert!(history.committed() > points && history.vector(points).is_none(), "{peer}");
         }
         ended.push((made, best));

@@ -5,11 +5,11 @@ mod classes;
 mod copies;
 mod pairs;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::network::{Fault, Network};
-use super::{session, timing};
+use super::{histories, session, timing};
 use crate::crypto::identity::Identity;
 use crate::data::Dataset;
 use crate::data::digits::digits;
@@ -75,14 +75,6 @@ fn lab_of(min_contributors: u16, rows: &[usize], scaling: Scaling, seed: u64, sp
 }
 
 impl Lab {
-    fn histories(&self) -> BTreeMap<Peer, Arc<History>> {
-        let finished = |(_, who, event): &(_, Peer, Event)| match event {
-            Event::Finished(history) => Some((*who, history.clone())),
-            _ => None,
-        };
-        self.net.events.iter().filter_map(finished).collect()
-    }
-
     /// Returns the three computing peers, and the members whose rows were used, from `history`.
     fn computed(&self, history: &History) -> ([Peer; 3], Vec<Peer>) {
         let slot = history.committed() - 2;
@@ -99,7 +91,7 @@ impl Lab {
     /// Compares each owner's labels with those computed from the rows in one place. Returns the owners
     /// that have labels.
     fn holds(&self) -> Vec<Peer> {
-        let histories = self.histories();
+        let histories = histories(&self.net);
         let (_, first) = histories.iter().next().expect("somebody finishes");
         let (_, members) = self.computed(first);
         let owners: Vec<Peer> =
@@ -179,7 +171,7 @@ fn every_owner_gets_what_the_rows_in_one_place_give_bit_for_bit() {
         lab.net.run(120_000);
         let owners = rows.iter().filter(|rows| **rows > 0).count();
         assert_eq!(lab.holds().len(), owners, "{rows:?}: {:?}", lab.net.events);
-        assert_eq!(lab.histories().len(), rows.len());
+        assert_eq!(histories(&lab.net).len(), rows.len());
     }
 }
 
@@ -189,7 +181,7 @@ fn the_parties_that_the_file_names_compute() {
     let mut lab = lab(&[10, 10, 10, 10, 0], Scaling::None, 1, spec);
     lab.net.run(120_000);
     assert_eq!(lab.holds().len(), 4, "{:?}", lab.net.events);
-    let (trio, _) = lab.computed(&lab.histories()[&Peer(0)]);
+    let (trio, _) = lab.computed(&histories(&lab.net)[&Peer(0)]);
     assert_eq!(trio, [Peer(4), Peer(1), Peer(2)]);
 }
 
@@ -214,7 +206,7 @@ fn a_node_killed_at_any_stage_comes_back_and_the_others_have_their_labels() {
         let told = lab.holds();
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
-        assert_eq!(lab.histories().len(), 6, "{what}, {victim}");
+        assert_eq!(histories(&lab.net).len(), 6, "{what}, {victim}");
     }
 }
 
@@ -226,7 +218,7 @@ fn a_computing_party_lost_for_good_is_replaced_and_an_owner_lost_is_left_out() {
         let told = lab.holds();
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
-        let (trio, members) = lab.computed(&lab.histories()[&told[0]]);
+        let (trio, members) = lab.computed(&histories(&lab.net)[&told[0]]);
         // After the committee has decided, nothing is computed again: two of the three send their
         // results.
         let decided = what == "output";
@@ -240,7 +232,7 @@ fn whoever_was_lost_while_it_computed_never_computes_again() {
     let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 3, spec());
     let first = lab.kill_for_a_while(|body| part(body, What::Round(40)));
     assert_eq!(lab.holds().len(), 4 - usize::from(!lab.told_later(first)), "{:?}", lab.net.events);
-    let (trio, _) = lab.computed(&lab.histories()[&Peer(0)]);
+    let (trio, _) = lab.computed(&histories(&lab.net)[&Peer(0)]);
     assert!(!trio.contains(&first), "{first} in {trio:?}");
 }
 
@@ -266,14 +258,14 @@ fn an_owner_that_accuses_a_computing_party_does_not_choose_who_computes() {
     let failed =
         |event: &Event| matches!(event, Event::ViewFailed(_, Peer(3), Reason::Stalled, Some(Peer(0))));
     assert!(lab.net.events.iter().any(|(.., event)| failed(event)), "it is believed that the view is over");
-    let (trio, _) = lab.computed(&lab.histories()[&Peer(0)]);
+    let (trio, _) = lab.computed(&histories(&lab.net)[&Peer(0)]);
     assert_eq!(trio, [4, 0, 1].map(Peer));
 }
 
 impl Lab {
     /// Returns whether a peer has no rows, or was among the members whose rows were used.
     fn told_later(&self, peer: Peer) -> bool {
-        let history = self.histories().into_values().next().unwrap();
+        let history = histories(&self.net).into_values().next().unwrap();
         self.tasks[peer.index()].labels().is_empty() || self.computed(&history).1.contains(&peer)
     }
 }
@@ -285,7 +277,7 @@ fn three_that_lose_one_of_them_while_they_compute_end_with_the_reason_also_when_
     let now = lab.net.now_ms();
     lab.net.at_ms(now + 4_000, Fault::HealAll);
     lab.net.run_unchecked(now + 200_000, |_| false);
-    assert!(lab.histories().is_empty());
+    assert!(histories(&lab.net).is_empty());
     let endings = lab.endings();
     assert!(
         !endings.is_empty()
@@ -369,7 +361,7 @@ fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with
     lab.net.run(60_000);
     // All owners, including that one, have the result of the given labels.
     assert_eq!(lab.holds().len(), 3);
-    let histories = lab.histories();
+    let histories = histories(&lab.net);
     let outcome = keeps_back.outcome(&histories[&Peer(0)], 0).unwrap();
     let own = outcome.own.unwrap();
     assert_eq!(own["swarm"]["rows"], 30);

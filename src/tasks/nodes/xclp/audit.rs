@@ -108,7 +108,7 @@ fn schedule(seed: u64) -> bool {
         left = stream.below(3000);
     }
     lab.net.run_unchecked(lab.net.now_ms() + 300_000, |_| false);
-    if lab.histories().is_empty() {
+    if histories(&lab.net).is_empty() {
         let endings = lab.endings();
         let told =
             |text: &String| text.contains("three computing parties") || text.contains("fewer than two");

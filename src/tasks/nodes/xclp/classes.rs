@@ -44,7 +44,7 @@ fn owners_of(lab: &Lab, class: u16, peers: &[Peer]) -> usize {
 /// Returns two answers to each owner: those of the session, and those computed in one place from files
 /// without labels of the classes `without`.
 fn told_and_stripped(lab: &Lab, owners: &[Peer], without: &[u16]) -> [Vec<Vec<RowLabel>>; 2] {
-    let histories = lab.histories();
+    let histories = histories(&lab.net);
     let stripped = |peer: &Peer| {
         let task = &lab.tasks[peer.index()];
         let labels = task.labels().iter().map(|label| label.filter(|label| !without.contains(label)));
@@ -70,11 +70,12 @@ fn a_class_with_one_labelled_row_is_as_if_it_had_none() {
     let [told, stripped] = told_and_stripped(&lab, &owners, &rare);
     assert_eq!(told, stripped);
     // It makes a difference: if the label counts, other owners get other answers.
-    let planes = xclp::planes(&lab.session, &lab.histories()[&Peer(0)]).unwrap();
+    let planes = xclp::planes(&lab.session, &histories(&lab.net)[&Peer(0)]).unwrap();
     let tasks: Vec<&Xclp> = owners.iter().map(|peer| &*lab.tasks[peer.index()]).collect();
     assert_ne!(Xclp::pooled(&tasks, &planes, None, &[]).unwrap().0, stripped);
 
-    let outcome = |peer: u16| lab.tasks[usize::from(peer)].outcome(&lab.histories()[&Peer(peer)], 0).unwrap();
+    let outcome =
+        |peer: u16| lab.tasks[usize::from(peer)].outcome(&histories(&lab.net)[&Peer(peer)], 0).unwrap();
     let line = "class \"8\" counts as having no labels: only 1 peer gave labels of it, and the session requires 3 \
                 (privacy.min_contributors)";
     for peer in 0..4 {
@@ -98,7 +99,7 @@ fn with_enough_owners_every_label_counts_and_nothing_is_said() {
         let owners: Vec<Peer> = (0..4).map(Peer).collect();
         let [told, whole] = told_and_stripped(&lab, &owners, &[]);
         assert_eq!(told, whole);
-        let outcome = lab.tasks[0].outcome(&lab.histories()[&Peer(0)], 0).unwrap();
+        let outcome = lab.tasks[0].outcome(&histories(&lab.net)[&Peer(0)], 0).unwrap();
         assert!(outcome.warnings.is_empty() && outcome.details.is_empty(), "{:?}", outcome.warnings);
     }
 }
@@ -112,7 +113,7 @@ fn a_class_that_has_lost_an_owner_may_count_as_none_and_nobody_is_blamed_for_its
     assert!(victim != Peer(4) && lab.net.blames.is_empty(), "{victim}: {:?}", lab.net.blames);
     let [told, stripped] = told_and_stripped(&lab, &left, &[0]);
     assert_eq!(told, stripped);
-    let told = &lab.tasks[left[0].index()].outcome(&lab.histories()[&left[0]], 0).unwrap().warnings;
+    let told = &lab.tasks[left[0].index()].outcome(&histories(&lab.net)[&left[0]], 0).unwrap().warnings;
     let line = "class \"0\" counts as having no labels: 3 peers gave labels of it, 1 owner has left since, and \
                 the session requires 3 (privacy.min_contributors)";
     assert_eq!(*told, [line]);

@@ -27,7 +27,7 @@ fn an_owner_that_got_different_copies_uses_nothing_and_says_whose_they_are() {
     }));
     lab.net.run_unchecked(120_000, |_| false);
     let (liar, victim) = changed.lock().unwrap().expect("a share is sent");
-    let histories = lab.histories();
+    let histories = histories(&lab.net);
     assert_eq!((histories.len(), lab.net.blames.len()), (5, 0), "{:?}", lab.net.events);
     for peer in (0..4).map(Peer) {
         let outcome = lab.tasks[peer.index()].outcome(&histories[&peer], 0);
@@ -53,7 +53,7 @@ fn labels_that_came_from_two_parties_alone_are_used_and_say_so() {
     let told = lab.holds();
     assert!(told.len() >= 4 && !told.contains(&victim));
     for peer in told {
-        let warnings = lab.tasks[peer.index()].outcome(&lab.histories()[&peer], 0).unwrap().warnings;
+        let warnings = lab.tasks[peer.index()].outcome(&histories(&lab.net)[&peer], 0).unwrap().warnings;
         assert!(
             warnings.len() == 1 && warnings[0].starts_with("one of the three computing peers was gone"),
             "{warnings:?}"

@@ -54,7 +54,7 @@ fn a_peer_killed_between_pairs_is_left_out_or_comes_back_and_the_others_have_the
                 let mut others = (0..5).map(Peer).filter(|peer| *peer != victim);
                 let case = format!("{hamming}, {what}, {victim}, back: {back}");
                 assert!(others.all(|peer| told.contains(&peer)), "{case}: {:?}", lab.net.events);
-                let (trio, members) = lab.computed(&lab.histories()[&told[0]]);
+                let (trio, members) = lab.computed(&histories(&lab.net)[&told[0]]);
                 assert!(back || !trio.contains(&victim) && !members.contains(&victim), "{case}");
             }
         }

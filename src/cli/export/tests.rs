@@ -5,7 +5,11 @@ use std::process::Command;
 
 use flyswarm_learn::learner::Network;
 
+use flyswarm_data::scaling::{Scaler, Scaling};
+use flyswarm_learn::learner::Architecture;
+
 use super::*;
+use crate::cli::model::tests::small_model;
 use crate::cli::tests::run_line;
 use crate::data::digits::digits;
 
@@ -108,6 +112,15 @@ fn networks_are_graphs_and_models_are_arrays_and_the_file_is_named_so() {
     let value = run_line(folder.path(), "export n --out n.onnx --json").unwrap();
     let value: serde_json::Value = serde_json::from_str(&value).unwrap();
     assert_eq!(value["digest"], hex::encode(made.digest()));
-    assert_eq!(value["expects"], expects(&made));
-    assert_eq!(std::fs::read(folder.path().join("n.onnx")).unwrap(), encode(&made));
+    assert_eq!(value["expects"], onnx::expects(&made));
+    assert_eq!(std::fs::read(folder.path().join("n.onnx")).unwrap(), onnx::encode(&made));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_remembered_as_one_error() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let writer = BufWriter::new(Remembering { file: &full, error: None });
+    let written = small_model(Scaling::Center).write_npz(writer).unwrap().into_inner().ok().unwrap();
+    assert_eq!(written.error.unwrap().kind(), io::ErrorKind::StorageFull);
 }

@@ -15,7 +15,7 @@ use crate::session::{
 
 /// A session for people and, as JSON, for programs.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     id: String,
     name: String,
     run_id: String,
@@ -100,7 +100,7 @@ fn described(preparation: &TableSchema) -> Vec<String> {
 }
 
 impl Shown {
-    pub(super) fn new(session: &Session) -> Self {
+    pub(crate) fn new(session: &Session) -> Self {
         let peer = |peer: Peer| {
             let entry = &session.roster[peer.index()];
             let addresses = entry.addresses.clone();

@@ -22,11 +22,11 @@ const CLOCK: f64 = 60.0;
 /// Duration of a sum in seconds above which there is a warning (guess).
 const LONG_SUM: f64 = 60.0;
 /// Maximum number of addresses of a peer that are tried and shown.
-pub(super) const TRIED: usize = 8;
+pub(crate) const TRIED: usize = 8;
 
 /// Result of a plain TCP connection to an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Touch {
+pub(crate) enum Touch {
     Connected,
     Refused,
     Silence,
@@ -35,7 +35,7 @@ pub(super) enum Touch {
 
 impl Touch {
     /// Makes a plain TCP connection to an address, closes it at once, and returns the result.
-    pub(super) fn of(address: &Multiaddr) -> Self {
+    pub(crate) fn of(address: &Multiaddr) -> Self {
         let Some(port) = port(address) else { return Self::Failed("not a TCP address".to_owned()) };
         let found = match address.iter().next() {
             Some(Protocol::Ip4(ip)) => Ok(vec![ip.into()]),
@@ -74,53 +74,53 @@ impl Touch {
 
 /// Another peer of the roster.
 #[derive(Debug, Default)]
-pub(super) struct Other {
-    pub(super) name: String,
+pub(crate) struct Other {
+    pub(crate) name: String,
     /// Addresses in the session file.
-    pub(super) file: Vec<Multiaddr>,
+    pub(crate) file: Vec<Multiaddr>,
     /// True if the session has relays, and so hole punching.
-    pub(super) relays: bool,
+    pub(crate) relays: bool,
     /// Addresses from mDNS.
-    pub(super) found: BTreeSet<Multiaddr>,
+    pub(crate) found: BTreeSet<Multiaddr>,
     /// Results of plain connections; `None` while an address is being tried.
-    pub(super) touched: BTreeMap<Multiaddr, Option<Touch>>,
+    pub(crate) touched: BTreeMap<Multiaddr, Option<Touch>>,
     /// Address at which it was last up.
-    pub(super) up: Option<Multiaddr>,
+    pub(crate) up: Option<Multiaddr>,
     /// Reasons why connections failed, by address; true if the peer had shown its identity.
-    pub(super) not_up: BTreeMap<Multiaddr, (bool, String)>,
+    pub(crate) not_up: BTreeMap<Multiaddr, (bool, String)>,
     /// Other identities at its addresses.
-    pub(super) others: BTreeMap<Multiaddr, PeerId>,
-    pub(super) about: Option<About>,
+    pub(crate) others: BTreeMap<Multiaddr, PeerId>,
+    pub(crate) about: Option<About>,
     /// Version and session of its hello, for a peer that answers no questions.
-    pub(super) hello: Option<(u16, [u8; 32])>,
-    pub(super) unanswered: Option<String>,
+    pub(crate) hello: Option<(u16, [u8; 32])>,
+    pub(crate) unanswered: Option<String>,
     /// Port of this machine that it was asked to connect to.
-    pub(super) asked: Option<u16>,
+    pub(crate) asked: Option<u16>,
     /// Last answers; those with rates once they exist.
-    pub(super) answers: Option<Answers>,
+    pub(crate) answers: Option<Answers>,
     /// Number of its questions to this machine that were answered.
-    pub(super) was_probed: u32,
+    pub(crate) was_probed: u32,
 }
 
 /// Data of this side that the judgement of a peer needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Here<'a> {
-    pub(super) session: &'a Session,
+pub(crate) struct Here<'a> {
+    pub(crate) session: &'a Session,
     /// True if mDNS was used.
-    pub(super) mdns: bool,
+    pub(crate) mdns: bool,
     /// True if mDNS found any of the other peers.
-    pub(super) mdns_works: bool,
+    pub(crate) mdns_works: bool,
     /// True if a network key is used.
-    pub(super) keyed: bool,
+    pub(crate) keyed: bool,
     /// True if the user chose the addresses to listen on.
-    pub(super) chosen: bool,
+    pub(crate) chosen: bool,
     /// Size of the largest sum in bytes.
-    pub(super) vector: u64,
+    pub(crate) vector: u64,
 }
 
 impl Other {
     /// Returns whether it would take part in this session now.
-    pub(super) fn is_ready(&self, session: &Session) -> bool {
+    pub(crate) fn is_ready(&self, session: &Session) -> bool {
         let same = |version, id| version == VERSION && id == session.id().0;
         match (&self.about, &self.hello) {
             (Some(about), _) => same(about.version, about.session),
@@ -131,7 +131,7 @@ impl Other {
 
     /// Returns whether the information is complete: all our questions are answered, and those of another
     /// doctor too.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let asked =
             self.answers.as_ref().is_some_and(|answers| answers.rates.is_some()) || self.unanswered.is_some();
         let served = self.about.as_ref().is_none_or(|about| about.role == Role::Join || self.was_probed >= 2);
@@ -139,7 +139,7 @@ impl Other {
     }
 
     /// Returns all findings. `missing` is the level of a problem that keeps this peer out.
-    pub(super) fn findings(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
+    pub(crate) fn findings(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
         let mut findings = match (&self.about, &self.hello) {
             (None, None) => self.not_there(here, missing),
             _ => self.there(here, missing),
@@ -346,7 +346,7 @@ impl Other {
 }
 
 /// Returns the TCP port at the end of an address.
-pub(super) fn port(address: &Multiaddr) -> Option<u16> {
+pub(crate) fn port(address: &Multiaddr) -> Option<u16> {
     address.iter().find_map(|part| match part {
         Protocol::Tcp(port) => Some(port),
         _ => None,

@@ -1,4 +1,4 @@
-//! Output of `simulate`.
+//! Results as text.
 
 use std::fmt::Write as _;
 
@@ -32,7 +32,7 @@ fn strings(cells: &[&str]) -> Vec<String> {
 }
 
 /// Formats the table of all runs, and the details of a single run.
-pub(super) fn render(results: &Results) -> String {
+pub(crate) fn render(results: &Results) -> String {
     let mut out = String::new();
     if !results.about.is_empty() {
         let _ = writeln!(out, "{}\n", results.about);
@@ -77,7 +77,7 @@ pub(super) fn render(results: &Results) -> String {
     let mut guesses: Vec<&str> = results.runs.iter().filter_map(|run| run.guessed.as_deref()).collect();
     guesses.dedup();
     guesses.iter().for_each(|line| {
-        let _ = writeln!(out, "{}", crate::cli::one_line(line));
+        let _ = writeln!(out, "{}", crate::session::one_line(line));
     });
     for (name, set) in &results.left_out {
         let _ = writeln!(out, "{name} was skipped: data set {set} not found");

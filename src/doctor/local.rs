@@ -3,10 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use super::super::data::Reading;
-use super::super::{Failure, schema};
 use super::finding::{Finding, Level};
-use crate::data::LabelColumn;
+use crate::crypto::identity::PublicKey;
+use crate::protocol::message::VERSION;
 use crate::session::{Peer, Session};
 use crate::store::Store;
 use crate::tasks;
@@ -26,13 +25,13 @@ fn state_bytes(session: &Session) -> u64 {
 }
 
 /// Returns the size of the largest summed vector in bytes.
-pub(super) fn vector_bytes(session: &Session) -> u64 {
+pub(crate) fn vector_bytes(session: &Session) -> u64 {
     // Only a program's own task has its plan if the task is not built in.
     let plan = tasks::built_in(session).map_or(Vec::new(), |task| task.plan);
     plan.iter().map(|aggregate| aggregate.len() as u64).max().unwrap_or(0)
 }
 
-pub(super) fn megabytes(bytes: u64) -> String {
+pub(crate) fn megabytes(bytes: u64) -> String {
     match bytes {
         1_000_000_000.. => format!("{:.1} GB", bytes as f64 / 1e9),
         10_000_000.. => format!("{:.0} MB", bytes as f64 / 1e6),
@@ -42,7 +41,7 @@ pub(super) fn megabytes(bytes: u64) -> String {
 }
 
 /// Returns a finding if the state is behind the mark next to the key.
-pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
+pub(crate) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
     match Store::is_behind(state, mark) {
         // The session is over, which is another finding.
         Ok(_) if Store::is_over(state).unwrap_or(false) => None,
@@ -60,32 +59,63 @@ pub(super) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
     }
 }
 
-/// Returns the problems of the rows in a file.
-pub(super) fn rows(
+/// Checks this machine alone. Returns the findings, and whether the identity must not be shown to others.
+/// `file` is the session's file, `folder` that of the result; both are only for messages and free space.
+pub(crate) fn machine(
     session: &Session,
-    path: &Path,
-    label: Option<&LabelColumn>,
-    reading: &Reading,
-) -> Result<Vec<Finding>, Failure> {
-    let looked = match schema::look(session, path, label, reading) {
-        Ok(looked) => looked,
-        Err(Failure::Input(text)) => return Ok(vec![Finding::new(Level::Error, "rows", text)]),
-        Err(other) => return Err(other),
-    };
-    let line = |problem| Finding::new(Level::Error, "rows", format!("{}, {problem}", path.display()));
-    let mut findings: Vec<Finding> = looked.problems.shown().iter().map(line).collect();
-    let warn = |(_, line)| Finding::new(Level::Warning, "rows", format!("{}: {line}", path.display()));
-    findings.extend(looked.warnings.into_iter().map(warn));
-    if let Some(loaded) = &looked.loaded {
-        let text =
-            format!("{}: {} rows of {} features", path.display(), loaded.data.rows(), loaded.data.features());
-        findings.push(Finding::new(Level::Ok, "rows", text));
+    file: &Path,
+    public: &PublicKey,
+    state: &Path,
+    folder: &Path,
+) -> (Vec<Finding>, bool) {
+    let (count, needed) = (session.roster.len(), session.min_peers);
+    let text = format!(
+        "{}, id {}, {count} peers ({needed} are enough), protocol version {VERSION}",
+        session.name,
+        session.id()
+    );
+    let mut findings = vec![Finding::new(Level::Ok, "session", text)];
+    let mut alone = false;
+    match session.peer(public) {
+        Some(me) => {
+            findings.push(Finding::new(Level::Ok, "identity", format!("{}, {public}", session.name(me))));
+        }
+        None => {
+            alone = true;
+            let text = format!("{public} is not in the roster of {}", file.display());
+            let advice = "give the right key with --key, or add this id to the session file of every peer";
+            findings.push(Finding::new(Level::Error, "roster", text).advise(advice));
+        }
     }
-    Ok(findings)
+    match Store::in_use(state) {
+        Ok(false) => {}
+        Ok(true) => {
+            alone = true;
+            let text = format!(
+                "`flyswarm join` runs on this machine with this session and identity ({} is locked)",
+                state.display()
+            );
+            let advice = "wait until it ends or stop it: an identity can take part only once";
+            findings.push(Finding::new(Level::Error, "twice", text).advise(advice));
+        }
+        Err(error) => {
+            let advice = "fix its permissions, or choose another folder with --state";
+            findings.push(Finding::new(Level::Error, "disk", error.to_string()).advise(advice));
+        }
+    }
+    if Store::is_over(state).unwrap_or(false) {
+        let text = format!("this peer has finished the session ({})", state.display());
+        let advice = "`join` refuses it; for new rows make a new session with `session next`";
+        findings.push(Finding::new(Level::Error, "over", text).advise(advice));
+    }
+    findings.extend(disk(session, state, folder));
+    findings.extend(files(session));
+    findings.extend(memory(session, session.peer(public), crate::memory::available()));
+    (findings, alone)
 }
 
 /// Checks that state and model have room.
-pub(super) fn disk(session: &Session, state: &Path, out: &Path) -> Vec<Finding> {
+fn disk(session: &Session, state: &Path, out: &Path) -> Vec<Finding> {
     let mut findings = vec![place("state", state, state_bytes(session))];
     findings.push(place("the model", out, vector_bytes(session) + SMALL));
     findings
@@ -138,7 +168,7 @@ fn room(what: &str, name: &str, free: u64, needed: u64) -> Finding {
 }
 
 /// Checks that enough files may be open at once.
-pub(super) fn files(session: &Session) -> Option<Finding> {
+fn files(session: &Session) -> Option<Finding> {
     #[cfg(unix)]
     {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -152,7 +182,7 @@ pub(super) fn files(session: &Session) -> Option<Finding> {
 }
 
 /// Checks that there is enough memory to compute for the others, if the task requires it.
-pub(super) fn memory(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<Finding> {
+fn memory(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<Finding> {
     let refusal = (session.task.kind().memory_refusal)(session, me, available)?;
     Some(Finding::new(Level::Error, "memory", refusal))
 }
@@ -221,35 +251,5 @@ mod tests {
         assert!(told.line().contains("does not vote in this session any more"), "{}", told.line());
         std::fs::write(&mark, "none").unwrap();
         assert_eq!(lost(&state, &mark).unwrap().level, Level::Error);
-    }
-
-    #[test]
-    fn rows_that_are_not_as_described_are_findings_each_with_what_to_do() {
-        let folder = schema::tests::drafted();
-        let session = Session::load(folder.path().join("s.toml")).unwrap();
-        let look = |name: &str| {
-            rows(&session, &folder.path().join(name), None, &Reading::default())
-                .unwrap()
-                .into_iter()
-                .map(|finding| (finding.level, finding.text))
-                .collect::<Vec<_>>()
-        };
-        let good = look("north.csv");
-        assert!(good.len() == 1 && good[0].0 == Level::Ok, "{good:?}");
-        assert!(good[0].1.ends_with("north.csv: 30 rows of 3 features"), "{good:?}");
-        std::fs::write(folder.path().join("south.csv"), "sex;age;kind\nmael;<5;sick\nmale;;well\n").unwrap();
-        let found = look("south.csv");
-        assert!(found.iter().all(|(level, _)| *level == Level::Error), "{found:?}");
-        for (at, part) in [
-            "line 2, column \"age\": found \"<5\", expected a number; agree on a number for values",
-            "line 2, column \"sex\": found \"mael\", expected one of the levels",
-            "line 3, column \"age\": found nothing, expected a value; leave these rows out",
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            assert!(found[at].1.contains(part), "{found:?}");
-        }
-        assert_eq!(found.len(), 3);
     }
 }

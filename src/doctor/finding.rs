@@ -1,14 +1,10 @@
 //! Findings of the doctor: one line each, with a remedy.
 
-use std::io::Write;
-
 use serde_json::json;
-
-use super::super::{Failure, print};
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+pub(crate) enum Level {
     /// No problem.
     Ok,
     /// Useful information.
@@ -32,29 +28,29 @@ impl Level {
 
 /// A finding, which is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) level: Level,
+pub(crate) struct Finding {
+    pub(crate) level: Level,
     /// Name of the check, one word for programs.
-    pub(super) check: &'static str,
+    pub(crate) check: &'static str,
     /// Name of the peer concerned; `None` for this machine.
-    pub(super) peer: Option<String>,
-    pub(super) text: String,
+    pub(crate) peer: Option<String>,
+    pub(crate) text: String,
     /// Remedy; empty if there is none.
-    pub(super) advice: String,
+    pub(crate) advice: String,
 }
 
 impl Finding {
-    pub(super) fn new(level: Level, check: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn new(level: Level, check: &'static str, text: impl Into<String>) -> Self {
         Self { level, check, peer: None, text: text.into(), advice: String::new() }
     }
 
-    pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
         self
     }
 
     /// Returns the line for people.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let subject = self.peer.as_deref().unwrap_or(self.check);
         let advice = if self.advice.is_empty() { String::new() } else { format!("; {}", self.advice) };
         // Reasons come from the network too.
@@ -62,7 +58,8 @@ impl Finding {
         line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
     }
 
-    fn json(&self) -> String {
+    /// Returns the line for programs.
+    pub(crate) fn json(&self) -> String {
         json!({
             "level": self.level.name(),
             "check": self.check,
@@ -71,24 +68,5 @@ impl Finding {
             "advice": self.advice,
         })
         .to_string()
-    }
-}
-
-/// Prints findings as they come, and records whether one of them prevents a session.
-pub(super) struct Printer<'a> {
-    pub(super) out: &'a mut dyn Write,
-    pub(super) json: bool,
-    pub(super) failed: bool,
-}
-
-impl Printer<'_> {
-    pub(super) fn say(&mut self, finding: &Finding) -> Result<(), Failure> {
-        self.failed |= finding.level == Level::Error;
-        let line = if self.json { finding.json() } else { finding.line() };
-        print(self.out, &(line + "\n"))
-    }
-
-    pub(super) fn say_all(&mut self, findings: &[Finding]) -> Result<(), Failure> {
-        findings.iter().try_for_each(|finding| self.say(finding))
     }
 }

@@ -10,15 +10,15 @@ use crate::net::{Multiaddr, PeerId};
 
 /// The relays: address of each, and whether it gave this machine a reservation; `None` until it answers.
 #[derive(Debug, Default)]
-pub(super) struct Relays(BTreeMap<PeerId, (Multiaddr, Option<bool>)>);
+pub(crate) struct Relays(BTreeMap<PeerId, (Multiaddr, Option<bool>)>);
 
 impl Relays {
-    pub(super) fn new(relays: &[(PeerId, Multiaddr)]) -> Self {
+    pub(crate) fn new(relays: &[(PeerId, Multiaddr)]) -> Self {
         Self(relays.iter().map(|(relay, address)| (*relay, (address.clone(), None))).collect())
     }
 
     /// Records that a relay gave this machine a reservation at this address, or refused it.
-    pub(super) fn note(&mut self, address: &Multiaddr, given: bool) {
+    pub(crate) fn note(&mut self, address: &Multiaddr, given: bool) {
         let relay = address.iter().find_map(|part| match part {
             Protocol::P2p(relay) => Some(relay),
             _ => None,
@@ -29,12 +29,12 @@ impl Relays {
     }
 
     /// Returns whether all relays have answered.
-    pub(super) fn are_heard(&self) -> bool {
+    pub(crate) fn are_heard(&self) -> bool {
         self.0.values().all(|(_, known)| known.is_some())
     }
 
     /// Returns a line for each relay. Without a reservation a plain connection is tried.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(crate) fn findings(&self) -> Vec<Finding> {
         self.0.iter().map(|(relay, (address, known))| finding(relay, address, *known == Some(true))).collect()
     }
 }

@@ -4,74 +4,62 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use clap::Args;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::data::site::{ColumnMap, SiteMap};
 use crate::data::{Column, Contents, Dialect, Expected, Format, LabelColumn};
-#[cfg(feature = "net")]
-use crate::session::DataSpec;
 
 /// Largest map file that is read, bytes.
 const LIMIT: u64 = 1 << 20;
 /// Percentage of the labels that may be held out.
 const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;
 
-/// Settings to read a file of rows.
-#[derive(Debug, Clone, Default, Args)]
-pub(super) struct Reading {
-    /// TOML file that describes how this site's file differs, such as names of columns, values, units
-    /// and dates (docs/formats.md)
-    #[arg(long, value_name = "FILE", value_parser = Map::load)]
-    map: Option<Map>,
-}
-
 /// Fields of a map file. Absent fields are detected from the rows, or follow the session or model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Map {
+pub(crate) struct Map {
     /// True if the first line of a CSV file is a header.
-    pub(super) header: Option<bool>,
+    pub(crate) header: Option<bool>,
     /// Delimiter between the columns of a CSV file.
     #[serde(deserialize_with = "delimiter_of")]
-    pub(super) delimiter: Option<u8>,
+    pub(crate) delimiter: Option<u8>,
     /// True if decimals follow a comma.
-    pub(super) decimal_comma: Option<bool>,
+    pub(crate) decimal_comma: Option<bool>,
     /// Columns to leave out.
     #[serde(deserialize_with = "columns_of")]
-    pub(super) drop: Vec<Column>,
+    pub(crate) drop: Vec<Column>,
     /// Format of the file.
     #[serde(deserialize_with = "format_of")]
-    pub(super) format: Option<Format>,
+    pub(crate) format: Option<Format>,
     /// Name of the array of features in an NPZ file.
-    pub(super) array: Option<String>,
+    pub(crate) array: Option<String>,
     /// Name of the sheet of a workbook.
-    pub(super) sheet: Option<String>,
+    pub(crate) sheet: Option<String>,
     /// File of the labels, if they are in another file. A relative path starts at the map file.
-    pub(super) labels: Option<PathBuf>,
+    pub(crate) labels: Option<PathBuf>,
     /// Percentage of the labels that are hidden from a session of the task xclp, to measure its
     /// accuracy. For the other peers these rows have no label, and only this peer sees the figures.
-    pub(super) hold_out: Option<u8>,
+    pub(crate) hold_out: Option<u8>,
     /// Session's name of a column by its name in the file.
-    pub(super) rename: BTreeMap<String, String>,
+    pub(crate) rename: BTreeMap<String, String>,
     /// Differences of a column, by the session's name.
-    pub(super) columns: BTreeMap<String, ColumnFields>,
+    pub(crate) columns: BTreeMap<String, ColumnFields>,
     /// Contents of `rename` and `columns`.
     #[serde(skip)]
-    pub(super) site: SiteMap,
+    pub(crate) site: SiteMap,
     /// SHA-256 of the map file, in hexadecimal digits.
     #[serde(skip)]
-    pub(super) digest: Option<String>,
+    pub(crate) digest: Option<String>,
     /// Contents of the file of rows, if it is only in memory.
     #[serde(skip)]
-    pub(super) contents: Option<Contents>,
+    pub(crate) contents: Option<Contents>,
 }
 
 /// Fields of a column in a map file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ColumnFields {
+pub(crate) struct ColumnFields {
     #[serde(default, deserialize_with = "texts_of")]
     values: BTreeMap<String, String>,
     date: Option<String>,
@@ -117,7 +105,7 @@ impl ColumnFields {
 }
 
 /// Empty map.
-static NOTHING: Map = Map {
+pub(crate) static NOTHING: Map = Map {
     header: None,
     delimiter: None,
     decimal_comma: None,
@@ -141,7 +129,7 @@ impl Default for Map {
 }
 
 impl Map {
-    pub(super) fn load(name: &str) -> Result<Self, String> {
+    pub(crate) fn load(name: &str) -> Result<Self, String> {
         let path = Path::new(name);
         let failed = |error: std::io::Error| error.to_string();
         let file = std::fs::File::open(path).map_err(failed)?;
@@ -171,58 +159,21 @@ impl Map {
         map.labels = map.labels.map(|labels| folder.join(labels));
         Ok(map)
     }
-}
-
-impl From<Map> for Reading {
-    fn from(map: Map) -> Self {
-        Self { map: Some(map) }
-    }
-}
-
-impl Reading {
-    /// Returns the map, or the empty map.
-    pub(super) fn map(&self) -> &Map {
-        self.map.as_ref().unwrap_or(&NOTHING)
-    }
-
-    /// Returns the map to change it.
-    pub(super) fn map_mut(&mut self) -> &mut Map {
-        self.map.get_or_insert_default()
-    }
 
     /// Returns the expectations of a file without those of a session or model.
-    pub(super) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
-        let map = self.map();
+    pub(crate) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
         Expected {
             label: label.clone(),
-            drop: &map.drop,
-            header: map.header,
-            labels_file: map.labels.as_deref(),
-            array: map.array.as_deref(),
-            sheet: map.sheet.as_deref(),
-            site: Some(&map.site),
-            format: map.format,
-            contents: map.contents.as_ref(),
-            dialect: Dialect { delimiter: map.delimiter, decimal_comma: map.decimal_comma },
+            drop: &self.drop,
+            header: self.header,
+            labels_file: self.labels.as_deref(),
+            array: self.array.as_deref(),
+            sheet: self.sheet.as_deref(),
+            site: Some(&self.site),
+            format: self.format,
+            contents: self.contents.as_ref(),
+            dialect: Dialect { delimiter: self.delimiter, decimal_comma: self.decimal_comma },
             ..Expected::default()
-        }
-    }
-
-    /// Returns the expectations of a file of rows for a session with these `limits`, without its
-    /// classes.
-    #[cfg(feature = "net")]
-    pub(super) fn of_session<'a>(
-        &'a self,
-        spec: &'a DataSpec,
-        limits: &'a [(f64, f64)],
-        label: &LabelColumn,
-    ) -> Expected<'a> {
-        Expected {
-            features: Some(spec.features as usize),
-            columns: &spec.columns,
-            limits,
-            preparation: spec.preparation.as_deref(),
-            ..self.expected(label)
         }
     }
 }
@@ -278,22 +229,22 @@ mod tests {
     fn a_map_file_says_how_rows_are_read_and_labels_lie_beside_it() {
         let text = "header = false\ndelimiter = \"tab\"\ndecimal_comma = true\ndrop = [\"id\", 3]\nformat = \"csv\"\n\
                     array = \"X\"\nlabels = \"y.npy\"\nhold_out = 20\n";
-        let reading = Reading::from(load(text).unwrap());
-        let expected = reading.expected(&LabelColumn::Last);
+        let map = load(text).unwrap();
+        let expected = map.expected(&LabelColumn::Last);
         assert_eq!((expected.header, expected.format), (Some(false), Some(Format::Csv)));
         assert_eq!((expected.dialect.delimiter, expected.dialect.decimal_comma), (Some(b'\t'), Some(true)));
         assert_eq!(expected.drop, [Column::Name("id".into()), Column::Number(3)]);
         let labels = expected.labels_file.unwrap();
         assert!(labels.is_absolute() && labels.ends_with("y.npy"), "{labels:?}");
-        assert_eq!((expected.array, reading.map().hold_out), (Some("X"), Some(20)));
+        assert_eq!((expected.array, map.hold_out), (Some("X"), Some(20)));
     }
 
     #[test]
     fn a_map_file_says_how_columns_differ() {
         let text = "sheet = \"Visits\"\n[rename]\nGewicht = \"weight\"\n[columns.weight]\nfactor = 0.5\noffset = -1\nfill = 70\n\
                     [columns.sex.values]\n1 = \"f\"\nx = true\n[columns.seen]\ndate = \"dd.mm.yy\"\n";
-        let reading = Reading::from(load(text).unwrap());
-        let expected = reading.expected(&LabelColumn::Last);
+        let map = load(text).unwrap();
+        let expected = map.expected(&LabelColumn::Last);
         let site = expected.site.unwrap();
         assert_eq!((expected.sheet, &*site.rename["Gewicht"]), (Some("Visits"), "weight"));
         let weight = &site.columns["weight"];
@@ -303,7 +254,7 @@ mod tests {
         );
         assert_eq!((&*site.columns["sex"].values["1"], &*site.columns["sex"].values["x"]), ("f", "true"));
         assert_eq!(site.columns["seen"].date.as_ref().unwrap().to_string(), "dd.mm.yy");
-        assert_eq!(reading.map().digest.as_deref(), Some(&*hex::encode(Sha256::digest(text))));
+        assert_eq!(map.digest.as_deref(), Some(&*hex::encode(Sha256::digest(text))));
     }
 
     #[test]

@@ -239,7 +239,7 @@ fn value(name: &str, elem_type: i32, columns: Option<usize>) -> ValueInfo {
 }
 
 /// Describes the input of the graph in a sentence.
-pub(super) fn expects(network: &Classifier) -> String {
+pub(crate) fn expects(network: &Classifier) -> String {
     let features = network.scaler().features();
     let columns = match network.preparation() {
         Some(_) => {
@@ -252,7 +252,7 @@ pub(super) fn expects(network: &Classifier) -> String {
 }
 
 /// Returns the bytes of the file.
-pub(super) fn encode(network: &Classifier) -> Vec<u8> {
+pub(crate) fn encode(network: &Classifier) -> Vec<u8> {
     let mut graph = Graph { last: "rows".into(), ..Graph::default() };
     graph.scale(network.scaler());
     graph.layers(network);
@@ -284,6 +284,3 @@ pub(super) fn encode(network: &Classifier) -> Vec<u8> {
     };
     model.encode_to_vec()
 }
-
-#[cfg(test)]
-mod tests;
