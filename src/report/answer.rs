@@ -98,6 +98,9 @@ fn without_figures(receipt: Option<&Value>) -> String {
     if receipt["evaluation"]["contradictory"] == true {
         return "Do not rely on the figures of this session: they contradict each other.".to_owned();
     }
+    if let Some(headline) = receipt["headline"].as_str() {
+        return headline.to_owned();
+    }
     if receipt["evaluation"].is_object() || receipt["evaluation_note"].is_string() {
         return "This page alone does not show whether the result is good enough to use.".to_owned();
     }
