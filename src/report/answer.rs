@@ -168,7 +168,7 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     if more > 0 { format!("{names} and {more} others") } else { names }
 }
 
-/// Returns whom the figures are about: a heading and a text.
+/// Returns lines about the rows that the figures describe, each a heading and a text.
 fn whom(page: &Page<'_>, beside: Option<&Beside>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let brief = |figures: &Figures| match figures.too_few() {

@@ -29,7 +29,11 @@ pub static KIND: TaskKind = TaskKind {
     options: &[
         TaskOption::field("family", "FAMILY", "glm.family", "linear, logistic or poisson [default: linear]"),
         TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
-        TaskOption::own("event", "LEVEL", "Level of the outcome that counts as the event [default: the second]"),
+        TaskOption::own(
+            "event",
+            "LEVEL",
+            "Level of the outcome that counts as the event [default: the second]",
+        ),
         TaskOption::field(
             "terms",
             "TERM,TERM",

@@ -211,10 +211,7 @@ impl File {
     }
 
     fn tables(&self) -> [(String, Vec<Vec<String>>); 2] {
-        [
-            (self.title(), self.lines()),
-            ("Fit".to_owned(), self.quality()),
-        ]
+        [(self.title(), self.lines()), ("Fit".to_owned(), self.quality())]
     }
 
     /// Returns the tables for the report page.

@@ -341,7 +341,11 @@ fn the_report_page_shows_days_as_dates_and_counts_the_closed_cells() {
     assert!(dates.contains(" 1970 ["), "quartiles: {dates}");
     assert!(dates.contains(&line_of(&file, "bmi, mean (SD)")[2]), "{dates}");
     let told = file.headline(3, 40);
-    assert!(told.starts_with("Statistics of 4 columns over the ") && told.contains(" rows of all peers, by arm. 3 of 40 counts"), "{told}");
+    assert!(
+        told.starts_with("Statistics of 4 columns over the ")
+            && told.contains(" rows of all peers, by arm. 3 of 40 counts"),
+        "{told}"
+    );
 }
 
 #[test]
