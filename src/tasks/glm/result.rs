@@ -216,7 +216,13 @@ impl File {
 
     /// Returns the tables for the report page.
     pub(super) fn pages(&self) -> Value {
-        self.tables().into_iter().map(|(title, lines)| json!({"title": title, "lines": lines})).collect()
+        let captions = [
+            "SE: standard error. CI: confidence interval. A level is compared with the first level of its column, \
+             or with the reference that the session file names.",
+            "Deviance and AIC measure the fit: of two models of the same rows, the one with the lower AIC fits better.",
+        ];
+        let page = |((title, lines), caption)| json!({"title": title, "caption": caption, "lines": lines});
+        self.tables().into_iter().zip(captions).map(page).collect()
     }
 
     /// Returns the estimates and intervals for a forest plot, without the intercept.
