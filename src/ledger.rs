@@ -233,9 +233,8 @@ pub struct Total {
     pub spent: String,
     /// Sum of the deltas.
     pub delta: f64,
-    /// Number of sessions of the task `xclp`: in each of them the rows answered questions about the rows
-    /// of all owners.
-    pub queries: usize,
+    /// Number of sessions that computed exact results on shares of the rows (`xclp`, `summary`, `glm`).
+    pub on_shares: usize,
 }
 
 /// Returns the total of each data set, in the order of their first sessions.
@@ -247,13 +246,13 @@ pub fn totals(charges: &[Charge]) -> Vec<Total> {
             sets.push(&charge.dataset);
         }
     }
-    let queries =
+    let on_shares =
         |set: &str| charges.iter().filter(|charge| charge.dataset == set && charge.epsilon.is_none()).count();
     let total = |set: &str| Total {
         dataset: set.to_owned(),
         spent: decimal(spent(charges, set)),
         delta: charges.iter().filter(|charge| charge.dataset == set).filter_map(|charge| charge.delta).sum(),
-        queries: queries(set),
+        on_shares: on_shares(set),
     };
     sets.into_iter().map(total).collect()
 }
@@ -363,22 +362,22 @@ mod tests {
     }
 
     #[test]
-    fn sessions_of_labels_are_counted_for_each_set_once_and_spend_nothing() {
+    fn sessions_on_shares_are_counted_for_each_set_once_and_spend_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.jsonl");
         let mut ledger = Ledger::open(&path).unwrap();
-        let query = |set: &str, session| Charge { epsilon: None, mode: None, ..charge(set, "1", session) };
+        let exact = |set: &str, session| Charge { epsilon: None, mode: None, ..charge(set, "1", session) };
         ledger.charge(charge("clinic", "0.5", 1), "0.5".parse().ok(), false).unwrap();
         for session in [2, 3] {
-            ledger.charge(query("clinic", session), None, false).unwrap();
-            ledger.charge(query("clinic", session), None, true).unwrap();
+            ledger.charge(exact("clinic", session), None, false).unwrap();
+            ledger.charge(exact("clinic", session), None, true).unwrap();
         }
-        ledger.charge(query("ward", 4), None, false).unwrap();
-        let total = |set: &str, spent: &str, queries| Total {
+        ledger.charge(exact("ward", 4), None, false).unwrap();
+        let total = |set: &str, spent: &str, on_shares| Total {
             dataset: set.into(),
             spent: spent.into(),
             delta: 0.0,
-            queries,
+            on_shares,
         };
         let expected = [total("clinic", "0.5", 2), total("ward", "0", 1)];
         assert_eq!(totals(&Ledger::read(&path).unwrap()), expected);

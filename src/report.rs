@@ -19,7 +19,7 @@ use flyswarm_learn::model::figures::Figures;
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::html::{facts, folded, list, page};
+use crate::html::{facts, folded, list, page, table};
 use crate::tasks::common::evaluation::NEIGHBOURS;
 use roc::Curve;
 
@@ -167,21 +167,22 @@ fn scored(rows: Rows<'_>) -> Markup {
     }
 }
 
-/// Returns the tables of a task's result: the first line of each is its head.
+/// Makes the tables of a task's result; the first line of each has the names of its columns.
 fn tables(tables: &Value) -> Markup {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     html! {
-        @for table in list(tables) {
-            section {
-                h2 { (text(&table["title"])) }
-                table {
-                    @for (at, line) in list(&table["lines"]).iter().enumerate() {
-                        tr {
-                            @for cell in list(line) {
-                                @if at == 0 { th { (text(&cell)) } } @else { td { (text(&cell)) } }
-                            }
-                        }
-                    }
+        @for one in list(tables) {
+            @let (lines, title) = (list(&one["lines"]), text(&one["title"]));
+            @let caption = one["caption"].as_str().unwrap_or(title);
+            @if let Some((head, rows)) = lines.split_first() {
+                @let (head, rows) = (list(head), rows.iter().map(list));
+                section {
+                    h2 { (title) }
+                    (table(
+                        caption,
+                        &head.iter().map(text).collect::<Vec<_>>(),
+                        rows.map(|line| line.iter().map(|cell| html! { (text(cell)) }).collect()),
+                    ))
                 }
             }
         }

@@ -107,7 +107,7 @@ class Ledger:
     path : pathlib.Path
         The ledger file.
     datasets : list of dict
-        For each data set its name, the budget spent, and its number of sessions of the task "xclp".
+        For each data set its name, the budget spent, and its number of sessions on secret shares.
     charges : list of dict
         All entries.
 

@@ -64,8 +64,8 @@ pub(super) struct Join {
     /// classes]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// Result file; receipt and report are written next to it [default: the session's name with .model,
-    /// .settings.toml, .labels.csv or .sketch.json]. With --no-data this is the receipt
+    /// Result file; receipt and report are written next to it [default: the session's name with
+    /// the ending of the task's results, such as .model]. With --no-data this is the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Leave before any rows are counted if a column looks wrong compared with the other peers: other
@@ -291,7 +291,7 @@ impl Join {
             (None, _) if self.budget.is_some() => refused(
                 "--budget: the session has no privacy.epsilon, and exact sums have no formal privacy limit",
             ),
-            (None, Some(name)) if session.task.kind().shared == Shared::Shares => {
+            (None, Some(name)) if session.task.kind().shared != Shared::Sums => {
                 check_name("--dataset", name)?;
                 Ok(Some(Budget { dataset: name.clone(), limit: None }))
             }

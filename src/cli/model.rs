@@ -221,8 +221,8 @@ impl Scored {
 fn no_spread(scaling: &Scaling) -> String {
     format!(
         "Columns compared with the pool: a model with the scaling {} keeps no deviations of the training \
-         rows; models with standard or soft-bins do. The page that join wrote has them if the session \
-         opened them.",
+         rows; models with the scaling standard or soft-bins keep them. The page that join wrote has them if \
+         the session opened them.",
         scaling.name()
     )
 }

@@ -60,8 +60,8 @@ impl NoiseArguments {
     }
 }
 
-/// Print the privacy budget that each data set of this identity has spent, and the number of sessions of
-/// the task xclp that have used it
+/// Print the privacy budget that each data set of this identity has spent, and the number of sessions on
+/// secret shares (xclp, summary, glm) that have used it
 #[derive(Debug, Args)]
 pub(super) struct Spent {
     /// Key file [default: the key of `flyswarm id`]
@@ -86,8 +86,8 @@ impl Spent {
         let totals = ledger::totals(&charges);
         if self.json {
             let total = |total: &Total| {
-                let Total { dataset, spent, delta, queries } = total;
-                json!({"dataset": dataset, "spent": spent, "delta": delta, "queries": queries})
+                let Total { dataset, spent, delta, on_shares } = total;
+                json!({"dataset": dataset, "spent": spent, "delta": delta, "on_shares": on_shares})
             };
             let totals: Vec<_> = totals.iter().map(total).collect();
             return print(
@@ -96,19 +96,19 @@ impl Spent {
             );
         }
         let mut text = format!("{}\n", path.display());
-        for Total { dataset, spent, delta, queries } in totals {
+        for Total { dataset, spent, delta, on_shares } in totals {
             text += &format!("{dataset}: {spent} spent");
             if delta > 0.0 {
                 text += &format!(" (delta {delta:.1e})");
             }
-            text += &match queries {
+            text += &match on_shares {
                 0 => "\n".to_owned(),
-                1 => ", 1 session of xclp\n".to_owned(),
-                more => format!(", {more} sessions of xclp\n"),
+                1 => ", 1 session on shares\n".to_owned(),
+                more => format!(", {more} sessions on shares\n"),
             };
             for charge in charges.iter().filter(|charge| charge.dataset == dataset) {
                 let epsilon = charge.epsilon.map_or_else(|| "-".to_owned(), |epsilon| epsilon.to_string());
-                let mode = charge.mode.map_or_else(|| "xclp".to_owned(), |mode| mode.to_string());
+                let mode = charge.mode.map_or_else(|| "shares".to_owned(), |mode| mode.to_string());
                 text += &format!("  {epsilon:>10} {mode:<9} {} {}\n", charge.session, charge.name);
             }
         }

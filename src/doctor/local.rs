@@ -13,7 +13,7 @@ use crate::tasks;
 /// Number of open files of a node in addition to its connections (guess; a node of three peers has about
 /// 40).
 const OWN_FILES: u64 = 64;
-/// Number of connections in a handshake, as the transport admits them, and two for each peer.
+/// Maximum number of connections that may be in a handshake at a time, a limit of the transport.
 const HANDSHAKES: u64 = 64;
 /// Bytes in addition to vectors: records, receipts (guess).
 const SMALL: u64 = 16 << 20;

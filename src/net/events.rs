@@ -1,8 +1,8 @@
 //! Queue of events to the caller. Taking an event moves the caller's view: see [`super::link`].
 //!
 //! The queue has no length limit of its own; its inputs are bounded at the source. Frames stop at their
-//! connection's account. The other events are a few per connection, and no connection is admitted while
-//! [`EventSender::is_crowded`].
+//! connection's account. Each connection makes only a few other events, and no connection is admitted while
+//! [`EventSender::is_crowded`] is true.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

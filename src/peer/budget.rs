@@ -1,5 +1,5 @@
-//! Enters private sessions in the ledger before anything is sent. Sessions whose rows answer questions
-//! of other peers (task `xclp`) are entered too.
+//! Enters private sessions in the ledger before anything is sent. Sessions that compute exact results on
+//! shares of rows (`xclp`, `summary`, `glm`) are entered too.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
         (None, Some(Budget { limit: Some(_), .. })) => {
             input("budget: the session has no privacy.epsilon, and exact sums have no formal privacy limit")
         }
-        (None, Some(budget)) if is_query(session) => Ok(check_name("data set", &budget.dataset)?),
+        (None, Some(budget)) if on_shares(session) => Ok(check_name("data set", &budget.dataset)?),
         (None, Some(_)) => {
             input("budget: the session has no privacy.epsilon, and nothing is entered in the ledger")
         }
@@ -42,9 +42,9 @@ pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Er
     }
 }
 
-/// Returns whether each row is a question about the labels of others, answered without noise.
-fn is_query(session: &Session) -> bool {
-    session.task.kind().shared == Shared::Shares
+/// Returns whether the session computes exact results on shares of rows.
+fn on_shares(session: &Session) -> bool {
+    session.task.kind().shared != Shared::Sums
 }
 
 /// Enters the session in `ledger`, once for each state folder `state`. `rows` names the rows if the
@@ -58,7 +58,7 @@ pub(super) fn charge(
     ask: Option<Ask>,
 ) -> Result<(), Error> {
     let noise = session.privacy.noise;
-    let unnamed = rows.filter(|_| is_query(session));
+    let unnamed = rows.filter(|_| on_shares(session));
     let unnamed = unnamed.map(|name| Budget { dataset: name.to_owned(), limit: None });
     let Some(budget) = budget.or(unnamed.as_ref()).filter(|_| noise.is_some() || unnamed.is_some()) else {
         return Ok(());

@@ -118,7 +118,7 @@ pub(crate) fn told(session: &Session) -> [(&'static str, Value); 4] {
     [
         ("task", json!(session.task.name())),
         ("privacy", privacy(session)),
-        ("shared", json!(kind.shared)),
+        ("sent_as", json!(kind.shared)),
         ("evaluation_note", json!((kind.evaluation_note)(session))),
     ]
 }

@@ -48,7 +48,7 @@ pub(super) fn decided(receipt: &Value) -> Markup {
         ("not prevented", text(&committee["not_prevented"]).to_owned()),
         ("own rows", number(&receipt["data"]["rows"])),
         (
-            "fewest holders",
+            "fewest contributors",
             format!("{} of each class, or the session ends", number(&receipt["privacy"]["min_contributors"])),
         ),
     ];
@@ -113,14 +113,19 @@ fn kind(name: &str) -> &str {
 /// sentence of this peer's ledger.
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let private = !receipt["privacy"]["epsilon"].is_null();
-    let answers = shares(receipt);
-    let shared = match (private, answers) {
+    let form = text(&receipt["sent_as"]);
+    let shared = match (private, form) {
         (true, _) => {
             "No row left this machine. Noise was added to all numbers that are made of rows before they left. Other \
              members see these numbers only as part of a sum. Every member knows these sums, and what \
              follows from them:"
         }
-        (_, true) => {
+        (_, "shares of counts") => {
+            "No row left this machine. Its counts and sums left it only as secret shares; one share alone \
+             reveals nothing. Two computing members that put their shares together know the counts of each \
+             peer. Every member knows:"
+        }
+        (_, "shares of rows") => {
             "The numbers by which rows are compared left this machine only as secret shares; one share \
              alone reveals nothing. Two computing members that put their shares together know every \
              hash, distance, label and score. Every member knows:"
@@ -137,13 +142,13 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
             told.push(line);
         }
     }
-    let together = match (private, answers) {
+    let together = match (private, form) {
         (true, _) => {
             "All other members together can subtract their own numbers from a sum: what is left is this \
              peer's numbers with noise, and the budget below limits what these reveal. Sessions on the \
              same rows add up."
         }
-        (_, true) => {
+        (_, "shares of rows") => {
             "A peer that asked has labels and coarse scores of its own rows, which depend on the rows of \
              all peers: a score can reveal that a row of that class is near. Sessions on the same rows \
              add up."
@@ -195,18 +200,14 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     }
 }
 
-/// Returns whether rows were compared by secret shares.
-fn shares(receipt: &Value) -> bool {
-    receipt["shared"] == "shares"
-}
-
 /// Returns the budget that the session spends, as a sentence.
 fn budget(receipt: &Value) -> String {
     let privacy = &receipt["privacy"];
     if privacy["epsilon"].is_null() {
-        let why = match shares(receipt) {
-            true => "answers are exact, and a ledger only counts them",
-            false => "sums are exact",
+        let why = match text(&receipt["sent_as"]) {
+            "shares of rows" => "answers are exact, and a ledger only counts them",
+            "shares of counts" => "the opened numbers are exact, and a ledger only counts the sessions",
+            _ => "sums are exact",
         };
         let other = match privacy["possible"] == true {
             true => " A session with privacy.epsilon has one.",

@@ -98,6 +98,9 @@ fn without_figures(receipt: Option<&Value>) -> String {
     if receipt["evaluation"]["contradictory"] == true {
         return "Do not rely on the figures of this session: they contradict each other.".to_owned();
     }
+    if let Some(headline) = receipt["headline"].as_str() {
+        return headline.to_owned();
+    }
     if receipt["evaluation"].is_object() || receipt["evaluation_note"].is_string() {
         return "This page alone does not show whether the result is good enough to use.".to_owned();
     }
@@ -165,7 +168,7 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     if more > 0 { format!("{names} and {more} others") } else { names }
 }
 
-/// Returns whom the figures are about: a heading and a text.
+/// Returns lines about the rows that the figures describe, each a heading and a text.
 fn whom(page: &Page<'_>, beside: Option<&Beside>) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let brief = |figures: &Figures| match figures.too_few() {

@@ -2,6 +2,7 @@
 
 use flyswarm_learn::model::comparison::{Comparison, Sentence, Verdict, Whose};
 use flyswarm_learn::model::figures::{Figures, Positive, Share};
+use flyswarm_learn::model::ranks::FEWEST;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -232,7 +233,8 @@ fn sensitivity(two: &Positive, figures: &Figures) -> Markup {
                 p {
                     "Area under the curve (AUC): " (format!("{value:.3} (95 %: {low:.3} to {high:.3})"))
                     ": how often the model gives a row of " (second.class) " a higher score for " (second.class)
-                    " than a row of the other class at the same peer."
+                    " than a row of the other class at the same peer. In a session only peers with at least "
+                    (FEWEST) " held-out rows of each class take part in this figure."
                 }
             }
         }

@@ -4,7 +4,7 @@ use flyswarm_learn::model::figures::{Bin, Figures, Share};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::html::{cells, folded, picture, px, table, whole};
+use crate::html::{cells, folded, number, percent, picture, px, table, whole};
 
 /// Width, in units of about a pixel on a phone.
 const WIDTH: f64 = 360.0;
@@ -196,17 +196,16 @@ pub(super) fn rounds(rounds: &Value) -> Markup {
     let of = |name: &str| -> Vec<f64> { rounds.iter().filter_map(|round| round[name].as_f64()).collect() };
     let [accuracy, held, loss] = ["accuracy", "held_out_accuracy", "loss"].map(of);
     let most = loss.iter().copied().fold(0.1, f64::max);
-    let number = |value: &Value| value.as_f64().map_or_else(String::new, |value| format!("{value:.4}"));
+    let shown = |value: &Value, form: fn(f64) -> String| value.as_f64().map_or_else(String::new, form);
     let rows = rounds.iter().enumerate().map(|(at, round)| {
-        let [loss, accuracy, held] =
-            ["loss", "accuracy", "held_out_accuracy"].map(|name| number(&round[name]));
-        cells![at + 1, loss, accuracy, held]
+        let [accuracy, held] = ["accuracy", "held_out_accuracy"].map(|name| shown(&round[name], percent));
+        cells![at + 1, shown(&round["loss"], number), accuracy, held]
     });
     let parts = html! {
         p { "Over the rows of the members that trained, after each round." }
         div.grid {
-            (curves("Accuracy", &[&accuracy, &held], 1.0))
-            (curves("Loss", &[&loss], most))
+            (curves("Accuracy", &[&accuracy, &held], 1.0, percent))
+            (curves("Loss", &[&loss], most, number))
         }
         @if !held.is_empty() {
             p.legend { span { i.s0 {} "rows of training" } span { i.s1 {} "rows held out" } }
@@ -216,9 +215,9 @@ pub(super) fn rounds(rounds: &Value) -> Markup {
     folded("Rounds", &format!("{}", rounds.len()), parts)
 }
 
-/// Draws one or two values of every round, from 0 to `most`.
-fn curves(name: &str, lines: &[&[f64]], most: f64) -> Markup {
-    let (left, top, height) = (46.0, 8.0, 160.0);
+/// Draws one or two values of every round, from 0 to `most`, with numbers in this form.
+fn curves(name: &str, lines: &[&[f64]], most: f64, form: fn(f64) -> String) -> Markup {
+    let (left, top, height) = (56.0, 8.0, 160.0);
     let (Some(first), Some(last)) = (lines[0].first(), lines[0].last()) else { return html! {} };
     let y = |share: f64| px(top + height * (1.0 - share));
     let points = |line: &[f64]| {
@@ -231,14 +230,14 @@ fn curves(name: &str, lines: &[&[f64]], most: f64) -> Markup {
     let parts = html! {
         @for tick in [0.0, 0.5, 1.0] {
             path.grid d={ "M" (left) " " (y(tick)) " H" (WIDTH) } {}
-            text.end x=(left - 6.0) y=(y(tick) + 4.0) { (format!("{:.2}", tick * most)) }
+            text.end x=(left - 6.0) y=(y(tick) + 4.0) { (form(tick * most)) }
         }
         @for (k, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
             polyline class={ "l" (k) } points=(points(line)) {}
         }
         text.mid.ink x=(WIDTH / 2.0) y=(top + height + 24.0) { "round 1 to " (lines[0].len()) }
     };
-    let told = format!("{} rounds, from {first:.4} to {last:.4}", lines[0].len());
+    let told = format!("{} rounds, from {} to {}", lines[0].len(), form(*first), form(*last));
     let size = (WIDTH, top + height + 34.0);
     html! { div { h3 { (name) } figure { (picture(size, None, name, &told, parts)) } } }
 }
@@ -263,27 +262,43 @@ pub(super) fn forest(forest: &Value) -> Markup {
     if lines.is_empty() {
         return html! {};
     }
-    let ends = lines.iter().flat_map(|(_, range)| *range).chain([0.0]);
+    let ends = lines.iter().flat_map(|(_, range)| *range);
     let (first, last) = ends.fold((0.0f64, 0.0f64), |(a, b), x| (a.min(x), b.max(x)));
-    let (line, height) = (22.0, 22.0 * lines.len() as f64 + 8.0);
-    let x = |value: f64| px(150.0 + (WIDTH - 160.0) * (value - first) / (last - first).max(1e-12));
+    let (width, height) = (300.0, 16.0);
+    let x = |value: f64| px(7.0 + (width - 14.0) * (value - first) / (last - first).max(1e-12));
+    let shown = |place: f64| number(if log { place.exp() } else { place });
     let title = forest["title"].as_str().unwrap_or("estimate");
-    let parts = html! {
-        path.ideal d={ "M" (x(0.0)) " 0 V" (height) } {}
-        @for (at, (name, [value, low, high])) in lines.iter().enumerate() {
-            @let y = 15.0 + line * at as f64;
-            text x="0" y=(y + 4.0) { (name.chars().take(20).collect::<String>()) }
-            path.range d={ "M" (x(*low)) " " (y) " H" (x(*high)) } {}
-            (mark(0, x(*value), y, 4.0))
-        }
+    let drawn = |name: &str, [at, low, high]: [f64; 3]| {
+        let parts = html! {
+            path.ideal d={ "M" (x(0.0)) " 0 V" (height) } {}
+            path.range d={ "M" (x(low)) " " (height / 2.0) " H" (x(high)) } {}
+            (mark(0, x(at), height / 2.0, 4.0))
+        };
+        let told = format!("{}, interval {} to {}", shown(at), shown(low), shown(high));
+        picture((width, height), None, &format!("{title} of {name}"), &told, parts)
     };
-    let caption = format!("Forest plot of the {title}s with their intervals");
-    let told = format!("the dashed line is {}; the numbers are in the table above", if log { 1 } else { 0 });
+    let caption = format!(
+        "Each {title} with its interval{}; the dashed line is {}",
+        if log { ", on a logarithmic axis" } else { "" },
+        i32::from(log)
+    );
     html! {
         section {
             h2 { "Forest plot" }
-            p { "Each " (title) " with its interval" @if log { ", on a logarithmic axis" } ". The dashed line is " (i32::from(log)) ": no difference." }
-            (picture((WIDTH, height), None, &caption, &told, parts))
+            div.wide role="region" tabindex="0" aria-label=(caption) {
+                table.forest {
+                    caption { span { (caption) } }
+                    thead {
+                        tr {
+                            th scope="col" { "term" }
+                            th scope="col" { span.axis { span { (shown(first)) } span { (shown(last)) } } }
+                        }
+                    }
+                    tbody {
+                        @for (name, range) in lines { tr { th scope="row" { (name) } td { (drawn(name, range)) } } }
+                    }
+                }
+            }
         }
     }
 }

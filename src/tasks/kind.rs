@@ -14,12 +14,16 @@ use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, T
 /// Form of the data that leaves a peer's machine and is computed from its rows. A receipt has it, and a
 /// report explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
 pub enum Shared {
     /// Only parts of sums.
+    #[serde(rename = "sums")]
     Sums,
     /// Secret shares. Some members use them to compute answers for the owners of the rows.
+    #[serde(rename = "shares of rows")]
     Shares,
+    /// Secret shares. Three members use them to check which counts and sums may open.
+    #[serde(rename = "shares of counts")]
+    Cells,
 }
 
 /// A kind of file that holds a result.

@@ -183,7 +183,7 @@ fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
     let ledger: serde_json::Value = serde_json::from_slice(&spent.stdout).expect("JSON");
     assert_eq!(
         ledger["datasets"],
-        serde_json::json!([{"dataset": "ward", "spent": "1", "delta": 0.0, "queries": 0}])
+        serde_json::json!([{"dataset": "ward", "spent": "1", "delta": 0.0, "on_shares": 0}])
     );
     assert_eq!(ledger["charges"].as_array().map(Vec::len), Some(1));
 }

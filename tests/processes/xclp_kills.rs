@@ -184,7 +184,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
         let key = swarm.file(i, "key");
         let ledger = Command::new(PROGRAM).args(["ledger", "--key"]).arg(key).output().expect("runs");
         let text = String::from_utf8_lossy(&ledger.stdout).into_owned();
-        assert!(text.contains("0 spent, 1 session of xclp\n"), "{context}: {text}");
+        assert!(text.contains("0 spent, 1 session on shares\n"), "{context}: {text}");
     }
     let others = (0..OWNERS).filter(|&i| i != victim);
     assert!(others.clone().all(|i| labelled.contains(&i)), "{context}: labels of {labelled:?}");

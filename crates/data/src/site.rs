@@ -137,7 +137,8 @@ pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format
     }
 }
 
-/// Opens a file like [`opened`] to make a draft. Arrays that are one column each have names, too.
+/// Opens a file like [`opened`] to make a draft. An archive with one array for each column has
+/// names, too.
 pub(super) fn opened_to_draft(path: &Path, expected: &Expected) -> Result<(Source, Format), DataError> {
     match opened(path, expected)? {
         (source, Format::Npz) if npz::is_frame(&source, expected)? => {

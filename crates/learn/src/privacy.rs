@@ -3,8 +3,8 @@
 //! Every draw here has exactly the distribution that its proof assumes. Floating-point noise does not:
 //! the set of possible floats depends on the true count and reveals it (Mironov, "On significance of the
 //! least significant bits for differential privacy", CCS 2012). So parameters are [ratios](ratio::Ratio)
-//! of integers, and uniform integers are the only source of randomness. Probabilities such as exp(-a/b)
-//! are met by accepting and rejecting, never by computing them in binary64.
+//! of integers, and uniform integers are the only source of randomness. Events with a
+//! probability such as exp(-a/b) are drawn by rejection sampling, which never computes it in binary64.
 //!
 //! Randomness is an argument. It must come from a generator seeded by the operating system, because an
 //! attacker who can guess it can remove the noise. Nothing here runs in constant time: the duration of a

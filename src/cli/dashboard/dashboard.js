@@ -173,7 +173,7 @@ function waitText(node) {
     case 'connections': return who ? `Waiting for connections to ${who}` : 'Waiting for connections';
     case 'word': return who ? `Waiting for ${who}` : 'Adding up with its neighbours';
     case 'exchange': return `Exchanges messages with ${who}.`;
-    case 'computation': return 'Computes.';
+    case 'computation': return 'This peer is computing';
     case 'results': return who ? `Has its result and waits until ${who} have theirs.` : 'Has its result, as all others.';
     default: return '';
   }
@@ -329,6 +329,8 @@ function drawTree(node) {
 }
 
 function curve(name, points) {
+  // Accuracies are shares: they are shown as percent.
+  const shown = name.endsWith('accuracy') ? (value) => `${(100 * value).toFixed(1)} %` : short;
   const [w, h, left, right, top, bottom] = [430, 190, 52, 12, 12, 26];
   const xs = points.map((point) => point[0]);
   const ys = points.map((point) => point[1]).filter(Number.isFinite);
@@ -338,16 +340,16 @@ function curve(name, points) {
   const x = (value) => left + (x1 === x0 ? 0.5 : (value - x0) / (x1 - x0)) * (w - left - right);
   const y = (value) => top + (1 - (value - y0) / (y1 - y0)) * (h - top - bottom);
   const last = points[points.length - 1];
-  const picture = el('svg', { viewBox: `0 0 ${w} ${h}`, role: 'img', 'aria-label': `${name}: ${points.length} points, the last ${short(last[1])}`, 'data-curve': name, 'data-points': points.length });
+  const picture = el('svg', { viewBox: `0 0 ${w} ${h}`, role: 'img', 'aria-label': `${name}: ${points.length} points, the last ${shown(last[1])}`, 'data-curve': name, 'data-points': points.length });
   for (const value of [y0, (y0 + y1) / 2, y1]) {
     picture.append(el('line', { class: 'grid', x1: left, x2: w - right, y1: y(value), y2: y(value) }),
-      el('text', { class: 'end', x: left - 6, y: y(value) + 4 }, short(Number(value.toPrecision(3)))));
+      el('text', { class: 'end', x: left - 6, y: y(value) + 4 }, shown(Number(value.toPrecision(3)))));
   }
   picture.append(el('text', { class: 'mid', x: x(x0), y: h - 6 }, short(x0)));
   if (x1 !== x0) picture.append(el('text', { class: 'end', x: w - right, y: h - 6 }, short(x1)));
   picture.append(el('polyline', { class: 'curve', points: points.map(([a, b]) => `${x(a).toFixed(1)},${y(b).toFixed(1)}`).join(' ') }),
     el('circle', { class: 'point', cx: x(last[0]), cy: y(last[1]), r: 4 }));
-  return el('div', null, el('h3', null, `${name.replaceAll('_', ' ')}: ${short(last[1])}`), picture);
+  return el('div', null, el('h3', null, `${name[0].toUpperCase()}${name.slice(1).replaceAll('_', ' ')}: ${shown(last[1])}`), picture);
 }
 
 function drawRounds(node) {

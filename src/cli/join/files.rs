@@ -135,13 +135,14 @@ impl Files {
         let charges = Ledger::read(&self.ledger).ok()?;
         let charge = charges.iter().rev().find(|charge| charge.session == session)?;
         let total = ledger::totals(&charges).into_iter().find(|total| total.dataset == charge.dataset)?;
-        let queries = match total.queries {
+        let shared = match total.on_shares {
             0 => String::new(),
-            queries => format!(" Their labels were asked for in {queries} sessions of the task xclp."),
+            1 => " One session has computed on shares of them.".to_owned(),
+            sessions => format!(" {sessions} sessions have computed on shares of them."),
         };
         Some(format!(
             "According to this peer's ledger, the rows {:?} have now spent epsilon = {} in all private \
-             sessions.{queries}",
+             sessions.{shared}",
             total.dataset, total.spent
         ))
     }

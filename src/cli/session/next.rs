@@ -138,7 +138,7 @@ fn difference(next: &Session, changed: usize) -> String {
     format!(
         "all peers ({who} ...) have the models of both sessions and can subtract class sizes and means: \
          if only one peer joins, leaves or changes its rows, the difference is that peer's part. At \
-         least {hide} peers must change at once to hide one (privacy.min_contributors); {now}{noise}"
+         least {hide} peers must join, leave or change rows together (privacy.min_contributors); {now}{noise}"
     )
 }
 

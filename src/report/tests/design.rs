@@ -237,6 +237,18 @@ fn every_colour_of_a_text_has_the_contrast_of_wcag_aa_in_light_and_dark() {
 }
 
 #[test]
+fn accuracies_of_rounds_are_percent() {
+    let receipt = receipt();
+    let page = Page { title: "t", receipt: Some(&receipt), ..Page::default() }.render();
+    let rounds = page.split("<summary>Rounds<").nth(1).unwrap().split("</details>").next().unwrap();
+    for part in
+        ["<desc>2 rounds, from 75.0 % to 87.5 %</desc>", ">50.0 %</text>", "<td>0.5000</td><td>75.0 %</td>"]
+    {
+        assert!(rounds.contains(part), "{part} is not in {rounds}");
+    }
+}
+
+#[test]
 fn columns_are_told_in_the_units_of_people() {
     let spread = |mean: f64, deviation: f64| Spread { mean, deviation };
     let column = |name: &str, here, pool| Column { name: name.to_owned(), here, pool };

@@ -123,7 +123,7 @@ pub(crate) fn fits_ring(
     let (rows, peers) = (data.rows(), session.roster.len());
     let most = capacity(Word::W32, peers as u64);
     if rows as u64 > most {
-        Err(format!("{rows} rows, with {peers} peers at most {most} each"))
+        Err(format!("{rows} rows: with {peers} peers each may have at most {most}"))
     } else {
         Ok(())
     }

@@ -178,7 +178,7 @@ pub static KIND: TaskKind = TaskKind {
     demo: Some(include_str!("demo.toml")),
     ..TaskKind::new(
         "fedavg-xclp",
-        "a network, trained on rows of which few have labels",
+        "a network, trained on few rows with labels and many without",
         &[Section { name: "pseudo_labels", tasks: "fedavg-xclp if there is a [pseudo_labels]" }],
         |sections, data, peers| FedavgXclpSpec::read(sections, data, peers).map(Into::into),
         Shared::Shares,

@@ -29,7 +29,11 @@ pub static KIND: TaskKind = TaskKind {
     options: &[
         TaskOption::field("family", "FAMILY", "glm.family", "linear, logistic or poisson [default: linear]"),
         TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
-        TaskOption::own("event", "LEVEL", "Level of the outcome [default: the second]"),
+        TaskOption::own(
+            "event",
+            "LEVEL",
+            "Level of the outcome that counts as the event [default: the second]",
+        ),
         TaskOption::field(
             "terms",
             "TERM,TERM",
@@ -45,7 +49,7 @@ pub static KIND: TaskKind = TaskKind {
         "linear, logistic and Poisson regression",
         &[Section { name: "glm", tasks: "glm" }],
         |sections, _, _| GlmSpec::read(sections).map(Into::into),
-        Shared::Shares,
+        Shared::Cells,
     )
 };
 

@@ -121,6 +121,36 @@ impl File {
         )
     }
 
+    /// Returns the first sentences of the report page: the terms whose interval excludes no association.
+    pub(super) fn headline(&self) -> String {
+        let Self { coefficients, level, rows, .. } = self;
+        let terms = coefficients.get(1..).unwrap_or_default();
+        let excludes = |line: &&Line| line.low > 0.0 || line.high < 0.0;
+        let found: Vec<&str> = terms.iter().filter(excludes).map(|line| &*line.name).collect();
+        let none = self.ratio_name().map_or_else(|| "0".to_owned(), |name| format!("{name} 1"));
+        let names = match found.len() {
+            0 => String::new(),
+            1..=8 => format!(": {}", found.join(", ")),
+            _ => format!(": {} and others", found[..8].join(", ")),
+        };
+        format!(
+            "{} over {rows} rows of all peers. The {} % interval excludes {none} for {} of {} terms{names}.",
+            self.title(),
+            100.0 * level,
+            found.len(),
+            terms.len()
+        )
+    }
+
+    /// Returns the name of the model, such as `Logistic regression of death=yes`.
+    fn title(&self) -> String {
+        let mut family = self.family.clone();
+        if let Some(first) = family.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        format!("{family} regression of {}", self.outcome)
+    }
+
     fn ratio_name(&self) -> Option<&'static str> {
         match self.family.as_str() {
             "logistic" => Some("odds ratio"),
@@ -181,15 +211,18 @@ impl File {
     }
 
     fn tables(&self) -> [(String, Vec<Vec<String>>); 2] {
-        [
-            (format!("{} regression of {}", self.family, self.outcome), self.lines()),
-            ("Fit".to_owned(), self.quality()),
-        ]
+        [(self.title(), self.lines()), ("Fit".to_owned(), self.quality())]
     }
 
     /// Returns the tables for the report page.
     pub(super) fn pages(&self) -> Value {
-        self.tables().into_iter().map(|(title, lines)| json!({"title": title, "lines": lines})).collect()
+        let captions = [
+            "SE: standard error. CI: confidence interval. A level is compared with the first level of its column, \
+             or with the reference that the session file names.",
+            "Deviance and AIC measure the fit: of two models of the same rows, the one with the lower AIC fits better.",
+        ];
+        let page = |((title, lines), caption)| json!({"title": title, "caption": caption, "lines": lines});
+        self.tables().into_iter().zip(captions).map(page).collect()
     }
 
     /// Returns the estimates and intervals for a forest plot, without the intercept.

@@ -103,7 +103,10 @@ impl Glm {
     ) -> Result<Self, String> {
         let (rows, most) = (data.rows(), MOST_ROWS / session.roster.len().max(1));
         if rows > most {
-            return Err(format!("{rows} rows; with {} peers at most {most} each", session.roster.len()));
+            return Err(format!(
+                "{rows} rows: with {} peers each may have at most {most}",
+                session.roster.len()
+            ));
         }
         if rows > 0 && data.features() != session.data.features as usize {
             return Err(format!(
@@ -330,6 +333,7 @@ impl Task for Glm {
         let bytes = format!("{:#}\n", file.json()).into_bytes();
         let digest = result::digest(&bytes);
         let mut outcome = Outcome::new(bytes, digest).with_summary(file.line());
+        outcome.details.insert("headline".to_owned(), file.headline().into());
         outcome.details.insert("tables".to_owned(), file.pages());
         outcome.details.insert("forest".to_owned(), file.forest());
         outcome.warnings.extend((!compared).then(|| UNCOMPARED.to_owned()));

@@ -268,6 +268,26 @@ fn the_fit_of_five_peers_is_that_of_the_pooled_rows() {
 }
 
 #[test]
+fn the_headline_names_the_terms_whose_interval_excludes_no_association() {
+    let file = in_one_place(&spec(), &some_rows(150, 3).concat()).json();
+    let headline = |excluded: &[usize], low: f64, high: f64| {
+        let mut file = file.clone();
+        for (at, line) in file["coefficients"].as_array_mut().unwrap().iter_mut().enumerate() {
+            line["low"] = if excluded.contains(&at) { low } else { -1.0 }.into();
+            line["high"] = if excluded.contains(&at) { high } else { 1.0 }.into();
+        }
+        File::read(file.to_string().as_bytes()).unwrap().headline()
+    };
+    let name = |at: usize| file["coefficients"][at]["name"].as_str().unwrap().to_owned();
+    let terms = file["coefficients"].as_array().unwrap().len() - 1;
+    let told = headline(&[0, 1, 2], 0.5, 1.0);
+    let end = format!("excludes odds ratio 1 for 2 of {terms} terms: {}, {}.", name(1), name(2));
+    assert!(told.starts_with("Logistic regression of ") && told.ends_with(&end), "{told}");
+    assert!(headline(&[2], -1.0, -0.5).ends_with(&format!("for 1 of {terms} terms: {}.", name(2))));
+    assert!(headline(&[], 0.0, 0.0).ends_with(&format!("for 0 of {terms} terms.")));
+}
+
+#[test]
 fn names_of_columns_follow_the_reference_and_the_order_of_terms() {
     let terms = ["sex", "arm", "stage", "arm:age"].map(str::to_owned).to_vec();
     let spec = GlmSpec { terms, reference: [("arm".to_owned(), "b".to_owned())].into(), ..spec() };

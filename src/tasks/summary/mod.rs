@@ -47,7 +47,7 @@ pub static KIND: TaskKind = TaskKind {
             "threshold",
             "ROWS",
             "summary.threshold",
-            "Least number of rows of a cell that opens [default: 10]",
+            "Smallest count of rows that opens [default: 10]",
         ),
     ],
     fill,
@@ -58,7 +58,7 @@ pub static KIND: TaskKind = TaskKind {
         "counts, means and cross tables without small cells",
         &[Section { name: "summary", tasks: "summary if there is a [summary]" }],
         |sections, _, _| SummarySpec::read(sections).map(Into::into),
-        Shared::Shares,
+        Shared::Cells,
     )
 };
 

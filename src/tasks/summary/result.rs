@@ -1,5 +1,6 @@
 //! The file of the result, and its tables for people.
 
+use flyswarm_data::prepare::value::date;
 use flyswarm_mpc::shares::cells::Opened;
 use flyswarm_mpc::shares::quantiles::QUANTILES;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use super::columns::{Values, Variable};
 use super::difference::{Difference, of_counts, of_means};
 use super::spec::SummarySpec;
 use super::table::{Layout, MISSING, Table};
+use crate::html::day;
 use crate::session::Session;
 
 /// First field of the result's file.
@@ -277,25 +279,29 @@ impl File {
         [smd, p]
     }
 
-    /// Returns the lines of a column of Table 1.
-    fn lines_of(&self, column: &Column) -> Vec<Vec<String>> {
+    /// Returns the lines of a column of Table 1. `dated` shows days since 1970-01-01 as dates.
+    fn lines_of(&self, column: &Column, dated: bool) -> Vec<Vec<String>> {
         let mut lines: Vec<Vec<String>> = Vec::new();
         let mut line = |name: String, cells: Vec<String>| lines.push([vec![name], cells].concat());
         let grid = column.grid.unwrap_or(1.0);
         let places = column.grid.map_or(0, |grid| (1.0 - grid.log10()).ceil().clamp(0.0, 6.0) as usize);
+        let number = |value: f64| match date(value.round()).filter(|_| dated).and_then(|text| day(&text)) {
+            Some(day) => day,
+            None => format!("{value:.places$}"),
+        };
+        let spread = |sd: f64| if dated { format!("{sd:.0} days") } else { format!("{sd:.places$}") };
         if !column.moments.is_empty() {
             let moments = column.moments.iter().map(|moments| match moments {
                 None => CLOSED.to_owned(),
                 Some(Moments { mean, sd, .. }) => {
-                    let sd = sd.map_or_else(|| "-".to_owned(), |sd| format!("{sd:.places$}"));
-                    format!("{mean:.places$} ({sd})")
+                    format!("{} ({})", number(*mean), sd.map_or_else(|| "-".to_owned(), spread))
                 }
             });
             line(format!("{}, mean (SD)", column.name), moments.collect());
         }
         if !column.quantiles.is_empty() {
             let value = |steps: &Option<i64>| {
-                steps.map_or_else(|| CLOSED.to_owned(), |steps| format!("{:.places$}", steps as f64 * grid))
+                steps.map_or_else(|| CLOSED.to_owned(), |steps| number(steps as f64 * grid))
             };
             let values: Vec<[String; QUANTILES.len()]> =
                 column.quantiles.iter().map(|quantiles| quantiles.each_ref().map(value)).collect();
@@ -328,8 +334,9 @@ impl File {
         lines
     }
 
-    /// Returns the tables as lists of texts: Table 1, then the cross tables.
-    fn printed(&self) -> Vec<(String, Vec<Vec<String>>)> {
+    /// Returns the tables as lists of texts: Table 1, then the cross tables. The columns `dates` are shown as
+    /// dates.
+    fn printed(&self, dates: &[&str]) -> Vec<(String, Vec<Vec<String>>)> {
         let rows = std::iter::once("n".to_owned()).chain(self.rows.iter().map(|&rows| count(rows)));
         let mut head: Vec<String> =
             std::iter::once(String::new()).chain(self.groups.iter().cloned()).collect();
@@ -338,7 +345,8 @@ impl File {
             head.extend(["SMD".to_owned(), "p".to_owned()]);
             rows.extend([String::new(), String::new()]);
         }
-        let lines = self.columns.iter().flat_map(|column| self.lines_of(column));
+        let lines = self.columns.iter();
+        let lines = lines.flat_map(|column| self.lines_of(column, dates.contains(&&*column.name)));
         let lines = [head, rows].into_iter().chain(lines).collect();
         let title = if self.by.is_empty() {
             "All rows".to_owned()
@@ -358,10 +366,25 @@ impl File {
         tables
     }
 
-    /// Returns the tables for the report page.
-    pub(super) fn pages(&self) -> Value {
-        let tables = self.printed();
-        tables.into_iter().map(|(title, lines)| json!({"title": title, "lines": lines})).collect()
+    /// Returns the tables for the report page, on which the columns `dates` are dates.
+    pub(super) fn pages(&self, dates: &[&str]) -> Value {
+        let caption = format!(
+            "\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a number",
+            self.threshold, self.min_contributors
+        );
+        let page = |(title, lines)| json!({"title": title, "caption": caption, "lines": lines});
+        self.printed(dates).into_iter().map(page).collect()
+    }
+
+    /// Returns the first sentences of the report page; `closed` of `cells` counts stay closed.
+    pub(super) fn headline(&self, closed: usize, cells: usize) -> String {
+        let rows = self.rows.first().copied().flatten().map_or_else(String::new, |rows| format!("{rows} "));
+        let by = if self.by.is_empty() { String::new() } else { format!(", by {}", self.by.join(" and ")) };
+        format!(
+            "Statistics of {} columns over the {rows}rows of all peers{by}. {closed} of {cells} counts stay closed: \
+             they are small, or they protect a small one.",
+            self.columns.len()
+        )
     }
 
     /// Returns the tables as CSV, with an empty line between two tables. A cell that a spreadsheet would take
@@ -382,7 +405,7 @@ impl File {
         let table = |(title, lines): (String, Vec<Vec<String>>)| {
             cell(&title) + "\n" + &lines.iter().map(line).collect::<String>()
         };
-        self.printed().into_iter().map(table).collect::<Vec<_>>().join("\n")
+        self.printed(&[]).into_iter().map(table).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns the tables as Markdown.
@@ -393,7 +416,7 @@ impl File {
              numbers: Welch's t-test, Pearson's chi-square test without missing values; \"{CLOSED}\" if they need a closed one\n",
             self.session, self.threshold, self.min_contributors
         );
-        for (title, lines) in self.printed() {
+        for (title, lines) in self.printed(&[]) {
             text += &format!("\n{title}\n\n");
             let line = |cells: &Vec<String>| {
                 let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();

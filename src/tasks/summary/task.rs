@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use flyswarm_data::prepare::Kind;
 use flyswarm_mpc::shares::cells::{Opened, Rule, add_up};
 
 use super::result::File;
@@ -81,7 +82,10 @@ impl Summary {
     ) -> Result<Self, String> {
         let (rows, most) = (data.rows(), MOST_ROWS / session.roster.len().max(1));
         if rows > most {
-            return Err(format!("{rows} rows; with {} peers at most {most} each", session.roster.len()));
+            return Err(format!(
+                "{rows} rows: with {} peers each may have at most {most}",
+                session.roster.len()
+            ));
         }
         if rows > 0 && data.features() != session.data.features as usize {
             return Err(format!(
@@ -209,9 +213,13 @@ impl Task for Summary {
         let (numbers, compared) = self.numbers(history)?;
         let file = File::new(&self.check.session, &self.spec, &self.layout, &open, &numbers);
         let mut outcome = Outcome::new(format!("{:#}\n", file.json()).into_bytes(), file.digest());
-        outcome.details.insert("tables".to_owned(), file.pages());
+        let columns = self.check.session.data.preparation.iter().flat_map(|table| &table.columns);
+        let dates = columns.filter(|column| matches!(column.kind, Kind::Date(_)));
+        let dates: Vec<&str> = dates.map(|column| &*column.name).collect();
+        outcome.details.insert("tables".to_owned(), file.pages(&dates));
         outcome.warnings.extend((!compared).then(|| UNCOMPARED.to_owned()));
         let closed = open.cells.iter().filter(|open| !**open).count();
+        outcome.details.insert("headline".to_owned(), file.headline(closed, open.cells.len()).into());
         let summary =
             format!("{} columns, {closed} of {} cells stay closed", self.layout.columns(), open.cells.len());
         Ok(outcome.with_summary(summary))

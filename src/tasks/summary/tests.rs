@@ -330,6 +330,25 @@ fn table_1_has_a_test_of_open_numbers_and_says_which_needs_a_closed_one() {
 }
 
 #[test]
+fn the_report_page_shows_days_as_dates_and_counts_the_closed_cells() {
+    let file = opened_file(|_, _| {});
+    let [days, dates] = [file.pages(&[]), file.pages(&["age"])].map(|pages| pages.to_string());
+    assert!(!days.contains(" 1970"), "{days}");
+    // Ages as days since 1970-01-01: those of a number stay numbers.
+    let mean = line_of(&file, "age, mean (SD)");
+    let day = mean[2].split('.').next().unwrap().parse::<f64>().unwrap();
+    assert!(day < 59.0 && dates.contains(" 1970 (") && dates.contains(" days)"), "{dates}");
+    assert!(dates.contains(" 1970 ["), "quartiles: {dates}");
+    assert!(dates.contains(&line_of(&file, "bmi, mean (SD)")[2]), "{dates}");
+    let told = file.headline(3, 40);
+    assert!(
+        told.starts_with("Statistics of 4 columns over the ")
+            && told.contains(" rows of all peers, by arm. 3 of 40 counts"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_file_without_groups_or_moments_is_refused_or_printed() {
     let mut json: serde_json::Value =
         serde_json::from_str(&format!("{:#}", opened_file(|_, _| {}).json())).unwrap();

@@ -28,7 +28,7 @@ pub static KIND: TaskKind = TaskKind {
             "few-rows",
             "",
             "xclp.few_rows",
-            "Allow fewer than 5 (k + 1) rows of all peers together (k: neighbours of a row)",
+            "Allow fewer than k + 1 rows of all peers together; k is the number of neighbours of a row, 4 by default",
         ),
         TaskOption::field(
             "large-owner",

@@ -154,10 +154,10 @@ pub(super) async fn quantiles(mut context: Context, scale: &Scale, owners: Vec<S
     Found { values, sides: paths.into_iter().map(side).collect(), valid }
 }
 
-/// Returns for each owner and quantile what is added to the rows below the block, then what is added to each
-/// word of the first block, so that they are those of the chosen block. With a bit z of each value but the
-/// last that is 1 if the chosen value is larger, that is the sum of z times the rows in the value's block,
-/// and of z times the difference between the next block and this one.
+/// Moves each owner and quantile from the first block to the chosen block: returns the number to add to the
+/// rows below the block, then the number to add to each word of the first block. Each block except the last
+/// has a bit z, which is 1 if the chosen block comes later. The first number is the sum of z times the rows
+/// of the block, the others are the sums of z times the difference between the next block and this one.
 async fn select(
     context: &mut Context,
     paths: &[Path],

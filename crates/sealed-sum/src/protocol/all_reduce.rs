@@ -35,8 +35,8 @@ use crate::session::Peer;
 pub const CHUNK: usize = 256 * 1024;
 /// Unacknowledged chunks per edge and direction.
 pub const WINDOW: usize = 8;
-/// Number of chunks that are acknowledged at once: rarely enough to cost little, early enough that the
-/// sender does not have to stop.
+/// Number of chunks that one message acknowledges. It is large enough that acknowledgements cost little, and
+/// small enough that the sender does not have to stop.
 pub const CREDIT: u32 = WINDOW as u32 / 2;
 /// Largest number of chunks of this peer's own vector that are masked at once.
 const MASKING: usize = 4;

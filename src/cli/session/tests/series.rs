@@ -55,7 +55,8 @@ fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent()
     assert_eq!((&value["number"], &value["session"]), (&3.into(), &third.id().to_string().into()));
     let warning = value["warning"].as_str().unwrap();
     assert!(
-        warning.contains("At least 2 peers must change at once") && warning.contains("3 peers change"),
+        warning.contains("At least 2 peers must join, leave or change rows together")
+            && warning.contains("3 peers change"),
         "{warning}"
     );
     let names: std::collections::BTreeSet<_> = third.roster.iter().map(|entry| &*entry.name).collect();

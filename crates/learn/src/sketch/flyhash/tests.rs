@@ -203,7 +203,7 @@ fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
     }
 }
 
-/// There are so few ones that some guesses are too high.
+/// The matrix has few ones, so some guesses are too high.
 #[test]
 fn points_whose_guess_fails_are_searched_again() {
     let (data, sketch) = (made("fractions", 1280, 60), sketch(60, 30_000, 4, 3, false));

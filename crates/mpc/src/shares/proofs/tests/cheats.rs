@@ -52,7 +52,7 @@ fn stage(marks: &[Mark], round: u32) -> Stage {
 }
 
 impl Fault {
-    /// Carries the fault out in one session. Returns the cheater, the round of the fault and the run; `None`
+    /// Runs one session with the fault. Returns the cheater, the round of the fault and the run; `None`
     /// if no message has this fault.
     fn session(&self, honest: &Honest, word: u64) -> Option<(usize, u32, Ended<Outcome>)> {
         let cheat = (word % 3) as usize;
