@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::design::Design;
 use super::spec::GlmSpec;
 use crate::session::Session;
+use crate::tasks::common::tables::{Table, markdown};
 
 /// First field of the result's file.
 pub(super) const FORMAT: &str = "flyswarm glm";
@@ -180,16 +181,12 @@ impl File {
         .collect()
     }
 
-    fn tables(&self) -> [(String, Vec<Vec<String>>); 2] {
+    /// Returns the tables: the coefficients, and the quality of the fit.
+    pub(super) fn printed(&self) -> [Table; 2] {
         [
             (format!("{} regression of {}", self.family, self.outcome), self.lines()),
             ("Fit".to_owned(), self.quality()),
         ]
-    }
-
-    /// Returns the tables for the report page.
-    pub(super) fn pages(&self) -> Value {
-        self.tables().into_iter().map(|(title, lines)| json!({"title": title, "lines": lines})).collect()
     }
 
     /// Returns the estimates and intervals for a forest plot, without the intercept.
@@ -204,17 +201,6 @@ impl File {
 
     /// Returns the tables as Markdown.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("regression of session {}\n", self.session);
-        for (title, lines) in self.tables() {
-            text += &format!("\n{title}\n\n");
-            for (at, cells) in lines.iter().enumerate() {
-                let escaped: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-                text += &format!("| {} |\n", escaped.join(" | "));
-                if at == 0 {
-                    text += &format!("| {} |\n", vec!["---"; cells.len()].join(" | "));
-                }
-            }
-        }
-        text
+        format!("regression of session {}\n", self.session) + &markdown(&self.printed())
     }
 }
