@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regression_loses_only_the_rows_of_peers_that_crash_before_its_first_round() {
+    fn a_regression_loses_only_the_rows_of_a_peer_that_crashes_before_its_first_round() {
         let folder = tempfile::tempdir().unwrap();
         let line = |row: u32| format!("{},{}\n", ["no", "yes"][(row * row / 7 % 2) as usize], 20 + row % 50);
         let rows = "ill,age\n".to_owned() + &(0..1400).map(line).collect::<String>();
@@ -142,27 +142,14 @@ mod tests {
         let text = "[data]\nscaling = \"none\"\n[table]\n[[table.column]]\nname = \"ill\"\nkind = \"category\"\n\
                     levels = [\"no\", \"yes\"]\n[[table.column]]\nname = \"age\"\nkind = \"number\"\n\
                     [glm]\nfamily = \"logistic\"\noutcome = \"ill\"\ncheaters = \"trusted\"";
-        // Peers that crash at these moments, and the number that end with the result.
-        let moments: [(&[(&str, &str, u16)], u16); 4] = [
-            (&[("computed", "open", 6)], 6),
-            (&[("pattern", "open", 5), ("fit-1", "open", 6)], 5),
-            (&[("pattern", "sum", 4)], 6),
-            (&[("fit-2", "compute", 6)], 0),
-        ];
-        for (moments, finished) in moments {
-            let mut scenario = Scenario::default();
-            scenario.data.set = "rows.csv".to_owned();
-            scenario.take_settings(&session("glm", text)).unwrap();
-            for (slot, stage, peer) in moments {
-                let fault = format!(
-                    "kind = \"crash\"\npeers = {peer}\nat = {{ slot = \"{slot}\", stage = \"{stage}\", peer = {peer} }}"
-                );
-                scenario.fault.push(toml::from_str(&fault).unwrap());
-            }
-            let report = crate::sim::run::run("test", &scenario, folder.path(), &mut |_| {}).unwrap();
-            assert!(report.violations.is_empty(), "{moments:?}: {:?}", report.violations);
-            assert_eq!(report.finished, finished, "{moments:?}: {:?}", report.unfinished);
-        }
+        let mut scenario = Scenario::default();
+        scenario.data.set = "rows.csv".to_owned();
+        scenario.take_settings(&session("glm", text)).unwrap();
+        let fault = "kind = \"crash\"\npeers = 6\nat = { slot = \"computed\", stage = \"open\", peer = 6 }";
+        scenario.fault.push(toml::from_str(fault).unwrap());
+        let report = crate::sim::run::run("test", &scenario, folder.path(), &mut |_| {}).unwrap();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        assert_eq!(report.finished, 6, "{:?}", report.unfinished);
     }
 
     #[test]
