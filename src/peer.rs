@@ -11,6 +11,7 @@ mod journal;
 mod node;
 mod own_rows;
 mod receipt;
+mod same_rows;
 mod signals;
 mod status;
 

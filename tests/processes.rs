@@ -8,6 +8,8 @@
 pub mod check;
 #[path = "processes/flood.rs"]
 mod flood;
+#[path = "processes/glm.rs"]
+mod glm;
 #[path = "processes/grouped.rs"]
 mod grouped;
 #[path = "processes/relay.rs"]

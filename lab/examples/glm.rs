@@ -10,7 +10,7 @@
 
 use std::io::Read;
 
-use flyswarm_glm::{Column, Family, Model, Next, Row, Totals};
+use flyswarm_glm::{Column, Family, Model, Next, Rows, Totals};
 
 fn main() -> Result<(), String> {
     let mut text = String::new();
@@ -32,7 +32,7 @@ fn main() -> Result<(), String> {
         let [outcome, offset, weight, own @ ..] = &line[..] else { return Err("a row".into()) };
         rows.push([number(outcome)?, number(offset)?, number(weight)?]);
         for text in own {
-            columns.push(text.parse::<i64>().map_err(|error| format!("{text}: {error}"))?);
+            columns.push(text.parse::<i32>().map_err(|error| format!("{text}: {error}"))?);
         }
     }
     let column = |(at, step): (usize, &&str)| Ok(Column { name: format!("c{at}"), step: number(step)? });
@@ -69,12 +69,11 @@ fn main() -> Result<(), String> {
                 // Row i belongs to peer i mod peers, as words that are added.
                 let mut words = vec![0u64; Totals::words(width)];
                 for peer in 0..peers {
-                    let mut own = Totals::new(width);
+                    let mut own = Rows::new(width);
                     for at in (peer..rows.len()).step_by(peers) {
-                        let [outcome, offset, weight] = rows[at];
-                        let columns = &columns[at * width..][..width];
-                        model.family.add(&round, &Row { columns, outcome, offset, weight }, &mut own);
+                        own.push(&columns[at * width..][..width], rows[at]);
                     }
+                    let own = own.sums(model.family, &round);
                     words
                         .iter_mut()
                         .zip(own.to_words())

@@ -42,7 +42,7 @@ pub(super) struct Inspect {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// Print the tables of a summary as CSV
+    /// Print the tables of a summary or a regression as CSV
     #[arg(long, conflicts_with_all = ["json", "digest", "data"])]
     pub(super) csv: bool,
 }
@@ -56,8 +56,10 @@ impl Inspect {
             [file] if self.csv => match kind::csv(file)? {
                 Some(text) => print(out, &text),
                 None => {
-                    let text =
-                        format!("{}: --csv: this file has no tables; a summary has some", file.display());
+                    let text = format!(
+                        "{}: --csv: this file has no tables; a summary or a regression has some",
+                        file.display()
+                    );
                     Err(Failure::Input(text))
                 }
             },

@@ -11,6 +11,7 @@ use rand::rngs::SysRng;
 
 use super::budget::{self, Ask, Budget};
 use super::receipt::Receipt;
+use super::same_rows::SameRows;
 use super::{Error, Peer, RowsError, node};
 use crate::crypto::identity::Identity;
 use crate::crypto::stream::derive;
@@ -284,6 +285,7 @@ impl Builder {
         let columns = Arc::new(task.strict(strict));
         let task: Arc<dyn Task> = columns.clone();
         let pin = derive(&*self.identity.seed(), "pin", &session.id().0);
+        let same_rows = SameRows::new(&session, &rows, &self.identity.seed(), &ledger);
         let pin = Pin { name: self.name, digest: rows.digest(&pin) };
         let session = Arc::new(session);
         let kept_for = Store::kept_for(&state).map_err(DriverError::Store)?.unwrap_or_default();
@@ -310,6 +312,14 @@ impl Builder {
         if let Some(line) = odd.first().filter(|_| self.strict && !grave.is_empty()) {
             return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
         }
+        let unreadable = |error: std::io::Error| {
+            Error::Environment(format!("{}: {error}", ledger.with_extension("rows").display()))
+        };
+        let changed = same_rows.as_ref().map(SameRows::warning).transpose().map_err(unreadable)?.flatten();
+        if let Some(line) = changed.as_ref().filter(|_| self.strict) {
+            return Err(Error::Input(format!("{}: {line} (--strict)", pin.name)));
+        }
+        let odd = changed.into_iter().chain(odd).collect();
         let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
         // Invalid addresses are found before anything is written.
@@ -319,6 +329,7 @@ impl Builder {
         pin.hold(&state, mark.as_deref()).map_err(DriverError::Store)?;
         let named = (!witness).then_some(&*pin.name);
         budget::charge(&session, self.budget.as_ref(), named, (&ledger, &state), self.ask)?;
+        same_rows.as_ref().map(SameRows::keep).transpose().map_err(unreadable)?;
         let listen = match self.listen {
             none if none.is_empty() => "/ip4/0.0.0.0/tcp/0".parse().into_iter().collect(),
             listen => listen,

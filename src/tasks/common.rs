@@ -6,3 +6,5 @@ pub(crate) mod evaluation;
 pub(crate) mod filled;
 pub(super) mod holders;
 pub(crate) mod protect;
+pub(crate) mod tables;
+pub(crate) mod variables;

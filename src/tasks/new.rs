@@ -27,6 +27,8 @@ pub struct TaskOption {
 pub enum Sets {
     /// The option sets this field of the session file.
     Field(&'static str),
+    /// The option sets this field to a list of names, which are texts also without quotation marks.
+    Names(&'static str),
     /// [`TaskKind::fill`](super::TaskKind::fill) reads the option.
     Own,
     /// Like `Own`, but the option also needs the labelled rows of `--from`.
@@ -42,6 +44,16 @@ impl TaskOption {
         help: &'static str,
     ) -> Self {
         Self { name, value, help, sets: Sets::Field(field), alias: "" }
+    }
+
+    /// Makes an option that sets a field to names with commas between them.
+    pub(crate) const fn names(
+        name: &'static str,
+        value: &'static str,
+        field: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, value, help, sets: Sets::Names(field), alias: "" }
     }
 
     /// Makes an option that the task reads itself.

@@ -4,7 +4,7 @@
 //! residual (to 2^-48) and its scalars (to 2^-40). Products with columns and sums are exact.
 //! `exp` and `log` are those of the crate `libm`, which give the same bits on every machine.
 
-use super::totals::Totals;
+use super::totals::SCALARS;
 
 /// Fraction bits of weights, residuals and scalars.
 pub(super) const WEIGHT_BITS: i32 = 44;
@@ -20,11 +20,11 @@ pub const MOST_WEIGHT: f64 = 1024.0;
 pub const MOST_COUNT: f64 = 262_144.0;
 /// Largest offset of a family other than `linear`.
 pub const MOST_OFFSET: f64 = 1000.0;
-/// Largest weight of a row in a matrix, 2^63 units.
-const MOST_IN_MATRIX: f64 = 9_223_372_036_854_775_808.0;
+/// Bits of the largest weight of a row in a matrix, 2^63 units.
+const MATRIX_BITS: i32 = 63;
 /// Largest linear predictor that the family `poisson` uses: e^13 is about 442,000.
 const MOST_PREDICTOR: f64 = 13.0;
-/// Bits of the sum of squares of the residuals in a sandwich matrix. A row has at most one bit more.
+/// Bits of the sum of squares of the residuals in a sandwich matrix.
 const SANDWICH_BITS: i32 = 62;
 
 /// Family of a model, with its canonical link.
@@ -36,19 +36,6 @@ pub enum Family {
     Logistic,
     /// Counts, logarithm.
     Poisson,
-}
-
-/// A row.
-#[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// Columns in steps; the first is the intercept, 1.
-    pub columns: &'a [i64],
-    /// Outcome: of `linear` in steps, otherwise 0, 1 or a count.
-    pub outcome: f64,
-    /// Offset of the linear predictor; of `linear` in steps of the outcome.
-    pub offset: f64,
-    /// Weight, above 0.
-    pub weight: f64,
 }
 
 /// Kind of a round: the numbers that it sums.
@@ -68,6 +55,16 @@ pub enum Round {
 #[expect(clippy::cast_possible_truncation, reason = "saturates, and callers bound the number")]
 fn fixed(x: f64, bits: i32) -> i128 {
     (x * libm::scalbn(1.0, bits)).round_ties_even() as i128
+}
+
+/// Returns the weight of a row in a matrix in units of 2^-bits, rounded.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "at most 2^63, and no weight is negative"
+)]
+fn in_matrix(x: f64, bits: i32) -> u64 {
+    (x * libm::scalbn(1.0, bits)).round_ties_even().min(libm::scalbn(1.0, MATRIX_BITS)) as u64
 }
 
 /// Returns the bits of a sandwich matrix, given the sum of the squares of weighted residuals.
@@ -148,17 +145,21 @@ impl Family {
         }
     }
 
-    /// Adds a row to the sums of a round.
-    pub fn add(self, round: &Round, row: &Row<'_>, totals: &mut Totals) {
-        let Row { columns, outcome, offset, weight } = *row;
+    /// Adds the scalars of a row in a round. Returns its factors in the matrix and in the vector.
+    pub(super) fn terms(
+        self,
+        round: &Round,
+        columns: &[i32],
+        [outcome, offset, weight]: [f64; 3],
+        scalars: &mut [i128; SCALARS],
+    ) -> (u64, i128) {
         let add = |scalar: &mut i128, x: f64| *scalar = scalar.saturating_add(fixed(x, SCALAR_BITS));
-        totals.scalars[0] += 1;
+        scalars[0] += 1;
         let predictor = |coefficients: &[f64]| {
             let parts = columns.iter().zip(coefficients);
-            #[expect(clippy::cast_precision_loss, reason = "at most 2^20")]
-            parts.fold(offset, |sum, (&x, coefficient)| sum + x as f64 * coefficient)
+            parts.fold(offset, |sum, (&x, coefficient)| sum + f64::from(x) * coefficient)
         };
-        let (of_matrix, of_vector) = match round {
+        match round {
             Round::First => {
                 let start = self.start(outcome) - offset;
                 let (third, constant) = match self {
@@ -171,40 +172,22 @@ impl Family {
                 };
                 let outcome = if self == Self::Linear { start } else { outcome };
                 let all = [weight, weight * outcome, third, constant];
-                totals.scalars[1..].iter_mut().zip(all).for_each(|(scalar, x)| add(scalar, x));
-                (fixed(weight, WEIGHT_BITS), fixed(weight * start, RESIDUAL_BITS))
+                scalars[1..].iter_mut().zip(all).for_each(|(scalar, x)| add(scalar, x));
+                (in_matrix(weight, WEIGHT_BITS), fixed(weight * start, RESIDUAL_BITS))
             }
             Round::At(coefficients) => {
                 let predictor = predictor(coefficients);
                 let mean = self.mean(predictor);
                 let residual = weight * (outcome - mean);
-                add(&mut totals.scalars[1], weight * self.deviance(outcome, predictor, mean));
-                add(&mut totals.scalars[2], residual * residual);
-                let own = weight * self.variance(predictor, mean) * libm::scalbn(1.0, WEIGHT_BITS);
-                #[expect(clippy::cast_possible_truncation, reason = "at most 2^63")]
-                let own = own.round_ties_even().min(MOST_IN_MATRIX) as i128;
+                add(&mut scalars[1], weight * self.deviance(outcome, predictor, mean));
+                add(&mut scalars[2], residual * residual);
+                let own = in_matrix(weight * self.variance(predictor, mean), WEIGHT_BITS);
                 (own, fixed(residual, RESIDUAL_BITS))
             }
             Round::Sandwich(coefficients, shift) => {
                 let residual = weight * (outcome - self.mean(predictor(coefficients)));
-                let own = residual * residual * libm::scalbn(1.0, *shift);
-                (fixed(own.min(libm::scalbn(1.0, SANDWICH_BITS + 1)), 0), 0)
+                (in_matrix(residual * residual, *shift), 0)
             }
-        };
-        let mut place = totals.matrix.iter_mut();
-        for (at, &x) in columns.iter().enumerate() {
-            let rest = &columns[at..];
-            if x == 0 {
-                place.nth(rest.len() - 1);
-                continue;
-            }
-            let own = of_matrix * i128::from(x);
-            for (&y, entry) in rest.iter().zip(&mut place) {
-                *entry += own * i128::from(y);
-            }
-        }
-        for (entry, &x) in totals.vector.iter_mut().zip(columns) {
-            *entry += of_vector * i128::from(x);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Generalised linear models from sums of whole numbers: linear, logistic and Poisson regression.
 //!
-//! Each peer adds up its rows ([`Family::add`]). The sums of all peers ([`Totals`]) give the next round or
+//! Each peer adds up its rows ([`Rows::sums`]). The sums of all peers ([`Totals`]) give the next round or
 //! the estimates ([`Model::next`]). The estimates have the same bits for every split of the rows. This is an
 //! internal package without a stable interface: programs use `flyswarm`.
 
@@ -9,13 +9,15 @@
 
 mod family;
 mod fit;
+mod rows;
 mod tails;
 mod totals;
 mod wide;
 
-pub use family::{Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Round, Row};
+pub use family::{Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Round};
 pub use fit::{Coefficient, Column, Fit, Model, Next};
-pub use tails::{factor, normal_p, student_p};
+pub use rows::Rows;
+pub use tails::{chi_square_p, factor, normal_p, student_p};
 pub use totals::{SCALARS, Totals};
 
 #[cfg(test)]

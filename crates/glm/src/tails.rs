@@ -1,4 +1,5 @@
-//! Normal and t distribution: p values and the factors of confidence intervals, with the crate `libm`.
+//! Normal, t and chi-square distribution: p values and the factors of confidence intervals, with the crate
+//! `libm`.
 
 /// Returns the probability that a normal number is beyond `z` on either side.
 #[must_use]
@@ -13,6 +14,12 @@ pub fn student_p(t: f64, freedom: f64) -> f64 {
         return if t.is_nan() { f64::NAN } else { 0.0 };
     }
     incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t), t * t / (freedom + t * t))
+}
+
+/// Returns the probability that a number of the chi-square distribution is above `x`.
+#[must_use]
+pub fn chi_square_p(x: f64, freedom: f64) -> f64 {
+    upper_gamma(freedom / 2.0, x / 2.0)
 }
 
 /// Returns the number that `p` falls below with probability `1 - level` on either side: 1.96 for 0.95.
@@ -50,10 +57,47 @@ fn log_gamma(x: f64) -> f64 {
     libm::lgamma(x)
 }
 
+/// Keeps a denominator of a continued fraction away from 0.
+fn kept(x: f64) -> f64 {
+    if x.abs() < 1e-300 { 1e-300 } else { x }
+}
+
+/// Returns the regularised upper incomplete gamma function Q(a, x): a series below a + 1, a continued
+/// fraction above it (Press et al., *Numerical Recipes*, section 6.2).
+fn upper_gamma(a: f64, x: f64) -> f64 {
+    if x <= 0.0 {
+        return 1.0;
+    }
+    let scale = libm::exp(a * libm::log(x) - x - log_gamma(a));
+    if x < a + 1.0 {
+        let (mut term, mut sum) = (a.recip(), a.recip());
+        for step in 1..10_000 {
+            term *= x / (a + f64::from(step));
+            sum += term;
+            if term < sum * 1e-16 {
+                break;
+            }
+        }
+        return (1.0 - scale * sum).clamp(0.0, 1.0);
+    }
+    let mut b = x + 1.0 - a;
+    let (mut c, mut d) = (1e300, 1.0 / b);
+    let mut value = d;
+    for step in 1..10_000 {
+        let step = f64::from(step);
+        b += 2.0;
+        d = kept(-step * (step - a) * d + b).recip();
+        c = kept(b - step * (step - a) / c);
+        value *= c * d;
+        if (c * d - 1.0).abs() < 1e-15 {
+            break;
+        }
+    }
+    (scale * value).clamp(0.0, 1.0)
+}
+
 /// Continued fraction of the incomplete beta function, by Lentz.
 fn fraction(a: f64, b: f64, x: f64) -> f64 {
-    let least = 1e-300;
-    let kept = |x: f64| if x.abs() < least { least } else { x };
     let (mut c, mut d) = (1.0, 1.0 / kept(1.0 - (a + b) * x / (a + 1.0)));
     let mut value = d;
     for m in 1..10_000 {
@@ -75,7 +119,7 @@ fn fraction(a: f64, b: f64, x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+    use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 
     #[test]
     fn p_values_and_factors_agree_with_another_library() {
@@ -88,6 +132,13 @@ mod tests {
                 close(student_p(z, freedom), 2.0 * student.cdf(-z), 1e-8);
             }
         }
+        for freedom in [1.0, 2.0, 7.0, 40.0] {
+            let chi = ChiSquared::new(freedom).expect("a distribution");
+            for x in [0.1, 1.0, 3.8, 20.0, 90.0] {
+                close(chi_square_p(x, freedom), chi.sf(x), 1e-8);
+            }
+        }
+        assert_eq!(chi_square_p(0.0, 2.0), 1.0);
         close(factor(0.95, normal_p), 1.959_963_984_540_054, 1e-14);
         close(factor(0.99, |t| student_p(t, 10.0)), 3.169_272_672_616_951, 1e-10);
         assert_eq!((normal_p(0.0), student_p(0.0, 5.0)), (1.0, 1.0));

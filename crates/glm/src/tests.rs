@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Rows with an intercept and two columns: steps of 0.1 and 1.
-type Plain = (i64, i64, f64, f64);
+type Plain = (i32, i32, f64, f64);
 
 fn model(family: Family) -> Model {
     let column = |name: &str, step| Column { name: name.into(), step };
@@ -23,11 +23,9 @@ fn model(family: Family) -> Model {
 }
 
 fn sums(model: &Model, round: &Round, rows: &[Plain]) -> Totals {
-    let mut totals = Totals::new(3);
-    for &(x, z, outcome, weight) in rows {
-        model.family.add(round, &Row { columns: &[1, x, z], outcome, offset: 0.0, weight }, &mut totals);
-    }
-    totals
+    let mut own = Rows::new(3);
+    rows.iter().for_each(|&(x, z, outcome, weight)| own.push(&[1, x, z], [outcome, 0.0, weight]));
+    own.sums(model.family, round)
 }
 
 /// Runs all rounds with the rows of several peers.
@@ -61,7 +59,7 @@ fn rows(family: Family) -> impl Strategy<Value = Vec<Plain>> {
         Family::Poisson => (0..30i32).prop_map(f64::from).boxed(),
     };
     let weight = (1..20i32).prop_map(|w| f64::from(w) / 8.0);
-    prop::collection::vec((-300..300i64, 0..2i64, outcome, weight), 60..150)
+    prop::collection::vec((-300..300i32, 0..2i32, outcome, weight), 60..150)
 }
 
 proptest! {
@@ -83,7 +81,7 @@ proptest! {
         let estimate: Vec<f64> = whole.coefficients.iter().map(|each| each.estimate).collect();
         let (mut gradient, mut size) = ([0.0; 3], [0.0; 3]);
         for &(x, z, outcome, weight) in &rows {
-            let columns = [1.0, x as f64 * 0.1, z as f64];
+            let columns = [1.0, f64::from(x) * 0.1, f64::from(z)];
             let predictor: f64 = columns.iter().zip(&estimate).map(|(x, b)| x * b).sum();
             let mean = match family {
                 Family::Linear => predictor,
@@ -103,8 +101,8 @@ proptest! {
     }
 }
 
-fn spread(count: i64) -> Vec<Plain> {
-    let row = |at: i64| (at * 37 % 211 - 100, at % 2, f64::from(u8::from(at * 53 % 97 > 60)), 1.0);
+fn spread(count: i32) -> Vec<Plain> {
+    let row = |at: i32| (at * 37 % 211 - 100, at % 2, f64::from(u8::from(at * 53 % 97 > 60)), 1.0);
     (0..count).map(row).collect()
 }
 
@@ -230,8 +228,8 @@ fn coefficients_that_no_peer_would_choose_cause_no_panic() {
         }
     }
     // A row has at most 2^63 units also with a large weight.
-    let mut totals = Totals::new(1);
-    let row = Row { columns: &[1], outcome: 0.0, offset: 400.0, weight: MOST_WEIGHT };
-    Family::Poisson.add(&Round::At(vec![1.0]), &row, &mut totals);
+    let mut own = Rows::new(1);
+    own.push(&[1], [0.0, 400.0, MOST_WEIGHT]);
+    let totals = own.sums(Family::Poisson, &Round::At(vec![1.0]));
     assert_eq!((totals.matrix[0], totals.vector[0] < -(1 << 76)), (1 << 63, true));
 }

@@ -114,11 +114,11 @@ fn read(option: &TaskOption, text: String) -> Value {
     match (option.sets, option.value) {
         (Sets::Own | Sets::FromRows, _) => Value::String(text),
         (Sets::Field(_), "") => Value::Boolean(true),
-        // Names of columns are texts without quotation marks.
-        (Sets::Field(_), name) if name.contains(',') => match value(&format!("[{text}]")) {
-            list @ Value::Array(_) => list,
+        (Sets::Names(_), _) => match value(&format!("[{text}]")) {
+            Value::Array(items) if items.iter().all(Value::is_str) => Value::Array(items),
             _ => Value::Array(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect()),
         },
+        (Sets::Field(_), name) if name.contains(',') => value(&format!("[{text}]")),
         (Sets::Field(_), _) => value(&text),
     }
 }
@@ -230,7 +230,7 @@ impl NewArguments {
         (new.rows, new.drafted) = (described.rows, described.drafted);
         for (option, value) in std::mem::take(given) {
             match (option.sets, value) {
-                (Sets::Field(name), value) => new.propose(name, value),
+                (Sets::Field(name) | Sets::Names(name), value) => new.propose(name, value),
                 (_, Value::String(text)) => drop(new.options.insert(option.name, text)),
                 (_, value) => drop(new.options.insert(option.name, value.to_string())),
             }

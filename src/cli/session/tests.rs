@@ -561,4 +561,11 @@ fn groups_and_terms_are_names_of_columns_without_quotation_marks() {
     assert!(text(&["summary", "--by", "arm,sex"]).contains("by = [\"arm\",\"sex\"]"));
     let model = text(&["glm", "--family", "logistic", "--outcome", "arm", "--terms", "age,sex"]);
     assert!(model.contains("terms = [\"age\",\"sex\"]"), "{model}");
+    let table = fs::read_to_string(&rows).unwrap();
+    fs::write(&rows, table.replace("age,sex", "2020,true")).unwrap();
+    assert!(text(&["summary", "--by", "true"]).contains("by = \"true\""));
+    let model = text(&["glm", "--family", "logistic", "--outcome", "arm", "--terms", "2020,\"true\""]);
+    assert!(model.contains("terms = [\"2020\",\"true\"]"), "{model}");
+    let model = text(&["glm", "--family", "logistic", "--outcome", "arm", "--terms", "2020"]);
+    assert!(model.contains("terms = [\"2020\"]"), "{model}");
 }

@@ -134,6 +134,25 @@ mod tests {
     }
 
     #[test]
+    fn a_regression_loses_only_the_rows_of_a_peer_that_crashes_before_its_first_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |row: u32| format!("{},{}\n", ["no", "yes"][(row * row / 7 % 2) as usize], 20 + row % 50);
+        let rows = "ill,age\n".to_owned() + &(0..1400).map(line).collect::<String>();
+        std::fs::write(folder.path().join("rows.csv"), rows).unwrap();
+        let text = "[data]\nscaling = \"none\"\n[table]\n[[table.column]]\nname = \"ill\"\nkind = \"category\"\n\
+                    levels = [\"no\", \"yes\"]\n[[table.column]]\nname = \"age\"\nkind = \"number\"\n\
+                    [glm]\nfamily = \"logistic\"\noutcome = \"ill\"\ncheaters = \"trusted\"";
+        let mut scenario = Scenario::default();
+        scenario.data.set = "rows.csv".to_owned();
+        scenario.take_settings(&session("glm", text)).unwrap();
+        let fault = "kind = \"crash\"\npeers = 6\nat = { slot = \"computed\", stage = \"open\", peer = 6 }";
+        scenario.fault.push(toml::from_str(fault).unwrap());
+        let report = crate::sim::run::run("test", &scenario, folder.path(), &mut |_| {}).unwrap();
+        assert!(report.violations.is_empty(), "{:?}", report.violations);
+        assert_eq!(report.finished, 6, "{:?}", report.unfinished);
+    }
+
+    #[test]
     fn a_scenario_that_does_not_fit_the_session_is_refused() {
         let data = "features = 64\nclasses = [\"0\", \"1\"]";
         let asked = session("xclp", &format!("[data]\n{data}"));

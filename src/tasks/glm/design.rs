@@ -8,20 +8,20 @@
 
 use std::collections::BTreeMap;
 
-use flyswarm_glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT};
+use flyswarm_glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Rows};
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
 
 use super::spec::GlmSpec;
-use super::variables::{Refusal, Source, SourceKind, Value, Variable, refusal, sources, split};
 use crate::session::DataSpec;
+use crate::tasks::common::variables::{
+    Refusal, Source, SourceKind, Value, Variable, bucket, refusal, sources, split,
+};
 
 /// Most columns of a design, with the intercept.
 const MOST_COLUMNS: usize = 100;
 /// Most cells and most measures of a check.
 const MOST_CELLS: usize = 10_000;
 const MOST_MEASURES: usize = 4_000;
-/// Most rows of all peers.
-pub(super) const MOST_ROWS: usize = 1 << 23;
 /// Most cells that a refusal names.
 const NAMED: usize = 5;
 /// Name of the first column.
@@ -56,7 +56,7 @@ struct Measure {
 /// A row of the design.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DesignRow {
-    pub(super) columns: Vec<i64>,
+    pub(super) columns: Vec<i32>,
     pub(super) outcome: f64,
     pub(super) offset: f64,
     pub(super) weight: f64,
@@ -84,7 +84,7 @@ impl Design {
     /// # Errors
     /// The field that does not fit.
     pub(super) fn new(spec: &GlmSpec, data: &DataSpec) -> Result<Self, Refusal> {
-        let sources = sources(data)?;
+        let sources = sources("glm", data)?;
         let family = spec.family().ok_or_else(|| {
             refusal("glm.family", format!("{:?}", spec.family), "\"linear\", \"logistic\" or \"poisson\"")
         })?;
@@ -230,14 +230,15 @@ impl Design {
     }
 
     /// Returns the least number of rows: ten for each column, and ten more than columns.
-    pub(super) fn least_rows(&self) -> u64 {
-        (10 * self.width()).max(self.width() + 10) as u64
+    pub(super) fn least_rows(&self) -> u32 {
+        (10 * self.width()).max(self.width() + 10) as u32
     }
 
     /// Returns the conditions for cells and numbers to pass.
     pub(super) fn rule(&self, spec: &GlmSpec, contributors: u16) -> Rule {
         Rule {
             threshold: spec.threshold,
+            first: self.least_rows(),
             contributors: contributors.max(1).into(),
             rest: spec.rest,
             empty_passes: vec![false; self.cells],
@@ -247,7 +248,7 @@ impl Design {
     }
 
     /// Returns the values of a row, or `None` if one of them is missing.
-    fn values(&self, row: &[f32]) -> Result<Option<Vec<Value>>, String> {
+    pub(super) fn values(&self, row: &[f32]) -> Result<Option<Vec<Value>>, String> {
         self.variables.iter().map(|variable| variable.value(row)).collect()
     }
 
@@ -259,12 +260,11 @@ impl Design {
         table.first + place
     }
 
-    /// Returns a row of the design, or `None` if a value is missing.
+    /// Returns a row of the design.
     ///
     /// # Errors
     /// A line about a value that does not fit.
-    pub(super) fn row(&self, row: &[f32]) -> Result<Option<DesignRow>, String> {
-        let Some(values) = self.values(row)? else { return Ok(None) };
+    pub(super) fn row_of(&self, values: &[Value]) -> Result<DesignRow, String> {
         let number = |at: usize| match values[at] {
             Value::Steps(steps) => steps as f64 * self.variables[at].grid,
             Value::Level(level) => f64::from(u8::from(level == self.event)),
@@ -287,7 +287,7 @@ impl Design {
                     column.name
                 ));
             }
-            columns.push(product);
+            columns.push(product as i32);
         }
         let name = |at: usize| &self.variables[at].source.name;
         let weight = self.weights.map_or(1.0, number);
@@ -322,36 +322,35 @@ impl Design {
                 most * self.outcome_step()
             ));
         }
-        Ok(Some(DesignRow { columns, outcome, offset, weight }))
+        Ok(DesignRow { columns, outcome, offset, weight })
     }
 
-    /// Returns the words of rows for the check, and the number of rows that the model uses. The sums of
-    /// measures are 0: the check never opens them.
+    /// Returns the words of rows for the check, and the rows that the model uses. The sums of measures are 0:
+    /// the check never opens them.
     ///
     /// # Errors
     /// A line about a value that does not fit.
     pub(super) fn words<'a>(
         &self,
         rows: impl Iterator<Item = &'a [f32]>,
-    ) -> Result<(Vec<u64>, usize), String> {
+    ) -> Result<(Vec<u64>, Rows), String> {
         let mut words = vec![0u64; self.cells + (BUCKETS + 2) * self.measures.len()];
-        let mut used = 0;
+        // The measures of a product of numbers, one for each cell of a table, follow one another.
+        let first = |(_, measure): &(usize, &Measure)| measure.cell == self.tables[measure.table].first;
+        let firsts: Vec<(usize, &Measure)> = self.measures.iter().enumerate().filter(first).collect();
+        let mut used = Rows::new(self.width());
         for row in rows {
-            if self.row(row)?.is_none() {
-                continue;
-            }
             let Some(values) = self.values(row)? else { continue };
-            used += 1;
+            let own = self.row_of(&values)?;
+            used.push(&own.columns, [own.outcome, own.offset, own.weight]);
             let cells: Vec<usize> = self.tables.iter().map(|table| self.cell(table, &values)).collect();
             cells.iter().for_each(|&cell| words[cell] += 1);
-            for (number, measure) in self.measures.iter().enumerate() {
-                if cells[measure.table] == measure.cell {
-                    let steps = measure.variables.iter().fold(1i64, |product, &at| match values[at] {
-                        Value::Steps(steps) => product.wrapping_mul(steps),
-                        Value::Level(_) => product,
-                    });
-                    words[self.cells + BUCKETS * number + bucket(steps)] += 1;
-                }
+            for &(number, Measure { variables, table, cell }) in &firsts {
+                let steps = variables.iter().fold(1i64, |product, &at| match values[at] {
+                    Value::Steps(steps) => product.wrapping_mul(steps),
+                    Value::Level(_) => product,
+                });
+                words[self.cells + BUCKETS * (number + cells[*table] - cell) + bucket(steps)] += 1;
             }
         }
         Ok((words, used))
@@ -387,7 +386,11 @@ impl Design {
             let name = names.join(" times ");
             format!("{name} off its commonest value in {}", self.cell_name(measure.cell))
         });
-        let all: Vec<String> = small.iter().map(|&cell| self.cell_name(cell)).chain(numbers).collect();
+        let named = |&cell: &usize| match cell {
+            0 => format!("all rows (at least {} for {} columns)", self.least_rows(), self.width()),
+            _ => self.cell_name(cell),
+        };
+        let all: Vec<String> = small.iter().map(named).chain(numbers).collect();
         let more = all.len().saturating_sub(NAMED);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         (!all.is_empty()).then(|| format!("{}{more}", all[..all.len().min(NAMED)].join("; ")))
@@ -405,11 +408,6 @@ impl Part {
             Self::Is(at, _) | Self::Score(at) | Self::Number(at) => at,
         }
     }
-}
-
-/// Returns the bucket of a number of steps.
-fn bucket(steps: i64) -> usize {
-    ((steps as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
 /// Returns the columns of a term.
@@ -468,8 +466,7 @@ impl Builder<'_> {
             return Err(refusal(&format!("fill of column {name:?}"), "given", limit));
         }
         let grid = self.spec.grids.get(name).copied().unwrap_or(self.spec.grid);
-        let grid = if source.kind == SourceKind::Date { grid.max(1.0) } else { grid };
-        self.variables.push(Variable { source, grid });
+        self.variables.push(Variable::new(source, grid));
         Ok(self.variables.len() - 1)
     }
 

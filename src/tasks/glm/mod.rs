@@ -1,9 +1,10 @@
 //! The task `glm`: linear, logistic and Poisson regression over the rows of all peers (spec, section 15j).
 //!
 //! Slots: the coin, which draws the computing parties; `computed` and `pattern`, as in the task `summary`:
-//! the parties decide on shares whether every cell of two terms of the model has enough rows; `rows`, the
-//! number of rows; then a slot for each round of the fit. A cell that does not pass ends the session before
-//! any number opens. The opened sums alone decide after which round the fit ends.
+//! the parties decide on shares whether every cell of two terms of the model has enough rows; then a slot for
+//! each round of the fit. A cell that does not pass ends the session before any number opens. If a member is
+//! lost before the first round, the others are checked again in the next two slots. The opened sums alone
+//! decide after which round the fit ends.
 
 mod design;
 mod result;
@@ -11,12 +12,12 @@ mod spec;
 mod task;
 #[cfg(test)]
 mod tests;
-mod variables;
 
 use std::sync::Arc;
 
 pub use spec::GlmSpec;
 
+use super::common::tables;
 use super::{BuiltIn, Contents, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption};
 use crate::session::{Section, Session, SessionError};
 use design::Design;
@@ -34,7 +35,7 @@ pub static KIND: TaskKind = TaskKind {
             "LEVEL",
             "Level of the outcome that counts as the event [default: the second]",
         ),
-        TaskOption::field(
+        TaskOption::names(
             "terms",
             "TERM,TERM",
             "glm.terms",
@@ -43,6 +44,7 @@ pub static KIND: TaskKind = TaskKind {
         TaskOption::field("robust", "", "glm.robust", "Robust standard errors (HC1)"),
     ],
     fill,
+    csv: Some(csv),
     results: &[ResultFile { name: "a regression", recognised, contents: Some(contents) }],
     ..TaskKind::new(
         "glm",
@@ -73,6 +75,10 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
     Ok(Contents { kind: "regression", digest: result::digest(bytes), text: file.text(), json: file.json() })
 }
 
+fn csv(bytes: &[u8]) -> Result<String, String> {
+    File::read(bytes).map(|file| tables::csv(&file.printed()))
+}
+
 /// Returns the task with these parameters.
 fn built_in(session: &Session, spec: &GlmSpec) -> Option<BuiltIn> {
     let design = Arc::new(Design::new(spec, &session.data).ok()?);
@@ -86,7 +92,7 @@ fn built_in(session: &Session, spec: &GlmSpec) -> Option<BuiltIn> {
         labels: Labels::None,
         witnesses: true,
         build: Box::new(move |session, me, rows, secret| {
-            Ok(Arc::new(Glm::new(session, spec.clone(), design.clone(), me, rows.data, secret)?))
+            Ok(Arc::new(Glm::new(session, spec.clone(), design.clone(), me, &rows.data, secret)?))
         }),
     })
 }
@@ -95,7 +101,7 @@ fn built_in(session: &Session, spec: &GlmSpec) -> Option<BuiltIn> {
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
-    use flyswarm_glm::{Model, Round, Row, Totals};
+    use flyswarm_glm::{Model, Round, Totals};
     use flyswarm_mpc::shares::cells::{Opened, Rule};
 
     use super::{Design, GlmSpec};
@@ -130,14 +136,9 @@ pub mod internals {
     /// A line about a value that does not fit.
     pub fn sums(session: &Session, round: &Round, rows: &Dataset) -> Result<Totals, String> {
         let (spec, design) = design(session).ok_or("another task")?;
-        let model = spec.model(&design).ok_or("another family")?;
-        let mut totals = Totals::new(design.width());
-        for at in 0..rows.rows() {
-            let Some(row) = design.row(rows.row(at))? else { continue };
-            let (outcome, offset, weight) = (row.outcome, row.offset, row.weight);
-            model.family.add(round, &Row { columns: &row.columns, outcome, offset, weight }, &mut totals);
-        }
-        Ok(totals)
+        let family = spec.family().ok_or("another family")?;
+        let (_, rows) = design.words((0..rows.rows()).map(|row| rows.row(row)))?;
+        Ok(rows.sums(family, round))
     }
 
     /// Names the cells that do not pass.

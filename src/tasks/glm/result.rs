@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::design::Design;
 use super::spec::GlmSpec;
 use crate::session::Session;
+use crate::tasks::common::tables::{self, Table};
 
 /// First field of the result's file.
 pub(super) const FORMAT: &str = "flyswarm glm";
@@ -210,10 +211,6 @@ impl File {
         .collect()
     }
 
-    fn tables(&self) -> [(String, Vec<Vec<String>>); 2] {
-        [(self.title(), self.lines()), ("Fit".to_owned(), self.quality())]
-    }
-
     /// Returns the tables for the report page.
     pub(super) fn pages(&self) -> Value {
         let captions = [
@@ -221,8 +218,12 @@ impl File {
              or with the reference that the session file names.",
             "Deviance and AIC measure the fit: of two models of the same rows, the one with the lower AIC fits better.",
         ];
-        let page = |((title, lines), caption)| json!({"title": title, "caption": caption, "lines": lines});
-        self.tables().into_iter().zip(captions).map(page).collect()
+        tables::pages(&self.printed(), captions)
+    }
+
+    /// Returns the tables: the coefficients, and the quality of the fit.
+    pub(super) fn printed(&self) -> [Table; 2] {
+        [(self.title(), self.lines()), ("Fit".to_owned(), self.quality())]
     }
 
     /// Returns the estimates and intervals for a forest plot, without the intercept.
@@ -237,17 +238,6 @@ impl File {
 
     /// Returns the tables as Markdown.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("regression of session {}\n", self.session);
-        for (title, lines) in self.tables() {
-            text += &format!("\n{title}\n\n");
-            for (at, cells) in lines.iter().enumerate() {
-                let escaped: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-                text += &format!("| {} |\n", escaped.join(" | "));
-                if at == 0 {
-                    text += &format!("| {} |\n", vec!["---"; cells.len()].join(" | "));
-                }
-            }
-        }
-        text
+        format!("regression of session {}\n", self.session) + &tables::markdown(&self.printed())
     }
 }

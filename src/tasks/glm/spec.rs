@@ -12,6 +12,7 @@ use crate::session::encoding::{Field, flag, integer, list, number, put, text};
 use crate::session::fields::{Word, field};
 use crate::session::rules::{Limit, check_number};
 use crate::session::{DataSpec, Scaling, Sections, Session, SessionError, Spec};
+use crate::tasks::common::checked;
 use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 
 /// Three members compute, and every two peers talk.
@@ -327,5 +328,9 @@ impl Spec for GlmSpec {
 
     fn caution(&self) -> Option<&'static str> {
         Some(OPENS)
+    }
+
+    fn check_next(&self, changed: usize, contributors: usize) -> Result<Option<&'static str>, String> {
+        checked::check_next(changed, contributors)
     }
 }

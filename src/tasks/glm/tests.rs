@@ -4,23 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flyswarm_data::prepare::{ColumnSpec, Fill, Kind, TableSchema};
-use flyswarm_glm::{Model, Next, Row, Totals};
-use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule, boxed};
-use flyswarm_mpc::shares::input::{Announced, Inputs, parcels_of_words, unpack_words};
-use flyswarm_mpc::shares::memory::in_memory;
-use flyswarm_mpc::shares::program::Outcome;
+use flyswarm_glm::{Model, Next};
+use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
 use proptest::prelude::*;
-use zeroize::Zeroizing;
 
 use super::design::DesignRow;
+use super::task::Role;
 use super::*;
-use crate::Identity;
-use crate::data::Dataset;
-use crate::protocol::ballot::Ballot;
-use crate::protocol::record::Value;
-use crate::protocol::sum_id::SumId;
 use crate::session::{DataSpec, Peer};
-use crate::tasks::xclp::computed::{Computed, inputs_digest};
+use crate::tasks::common::checked::harness::{self, EVERYONE, dataset, value, with_roster};
 use crate::tasks::{History, RowUse, Task};
 
 const SESSION: &str = "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0e0f\"\n\
@@ -28,8 +20,7 @@ const SESSION: &str = "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0
                        columns = [\"x\", \"y\"]\n[glm]\noutcome = \"y\"\n[privacy]\nmin_contributors = 2\n";
 /// Slots of the task.
 const PATTERN: u32 = 2;
-const ROWS: u32 = 3;
-const FIT: u32 = 4;
+const FIT: u32 = 3;
 
 /// Columns: a category of three levels, one that may be missing, an ordinal, a number, the outcome.
 fn data() -> DataSpec {
@@ -87,18 +78,9 @@ fn some_rows(each: usize, arms: usize) -> Vec<Vec<Vec<f32>>> {
     (0..5).map(|peer| (0..each * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
 }
 
-fn dataset(rows: &[Vec<f32>]) -> Dataset {
-    match rows.is_empty() {
-        true => Dataset::new(10, vec![0.0; 10], vec![], vec![]).expect("a row").subset(&[]),
-        false => Dataset::new(10, rows.concat(), vec![], vec![]).expect("rows"),
-    }
-}
-
-fn with_roster(text: &str) -> String {
-    let mut keys: Vec<_> = (0..5u8).map(|i| Identity::from_seed([i; 32]).public()).collect();
-    keys.sort();
-    let entry = |(i, key)| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
-    text.to_owned() + &keys.into_iter().enumerate().map(entry).collect::<String>()
+/// Returns a row of the design; `None` if a value is missing.
+fn designed(design: &Design, row: &[f32]) -> Result<Option<DesignRow>, String> {
+    design.values(row)?.map(|values| design.row_of(&values)).transpose()
 }
 
 fn session() -> Session {
@@ -107,89 +89,39 @@ fn session() -> Session {
     session
 }
 
-/// Returns the tasks of five peers after the exchange, and the history of each. Peers 1, 3 and 4 computed.
+fn words(design: &Design, rows: &[Vec<Vec<f32>>]) -> Vec<Vec<u64>> {
+    let words = |own: &Vec<Vec<f32>>| design.words(own.iter().map(Vec::as_slice)).expect("in range").0;
+    rows.iter().map(words).collect()
+}
+
+/// Returns the tasks of five peers after the exchange, and the history of each.
 fn computed(spec: &GlmSpec, rows: &[Vec<Vec<f32>>]) -> (Vec<Glm>, Vec<History>) {
     let session = session();
     let design = Arc::new(Design::new(spec, &session.data).expect("fits"));
-    let rule = design.rule(spec, 2);
     let task = |peer: u16| {
-        let data = Arc::new(dataset(&rows[usize::from(peer)]));
-        Glm::new(session.clone(), spec.clone(), design.clone(), Peer(peer), data, &[7; 32]).expect("fits")
+        let data = dataset(10, &rows[usize::from(peer)]);
+        Glm::new(session.clone(), spec.clone(), design.clone(), Peer(peer), &data, &[7; 32]).expect("fits")
     };
     let tasks: Vec<Glm> = (0..5).map(task).collect();
-    let mut held: [Vec<Inputs>; 3] = Default::default();
-    let mut commitments = Vec::new();
-    for (place, rows) in rows.iter().enumerate() {
-        let (words, _) = design.words(rows.iter().map(Vec::as_slice)).expect("in range");
-        let parcels = parcels_of_words(&words, place, &[1, 2, 3].map(|n| Zeroizing::new([n; 32])));
-        let input = [place as u8 + 1; 32];
-        commitments.push((Peer(place as u16), input));
-        let said = Announced::of(input, &parcels);
-        for (number, held) in held.iter_mut().enumerate() {
-            held.push(unpack_words(&parcels[number], number, &said, words.len()).expect("a parcel"));
-        }
-    }
-    let run = in_memory(7, |context| {
-        let inputs = held[context.role()].clone();
-        boxed(context, rule.clone(), inputs, false)
-    });
-    let inputs = inputs_digest(commitments.iter().copied());
-    let result = |peer: u16| {
-        let number = [1, 3, 4].iter().position(|&party| party == peer);
-        let shares = number.map(|number| match &run.results[number] {
-            Outcome::Sealed(sealed) => (number as u8, sealed.to_bytes()),
-            other => panic!("{other:?}"),
-        });
-        let digest = if number.is_some() { inputs } else { [0; 32] };
-        Computed { party: shares, commitment: commitments[usize::from(peer)].1, inputs: digest }.to_bytes()
-    };
-    let results: Vec<Bytes> = (0..5).map(result).collect();
-    let vectors: Vec<Bytes> = tasks
-        .iter()
-        .zip(&results)
-        .map(|(task, result)| task.contribution_from_exchange(1, result).expect("a vector"))
-        .collect();
-    let histories = results.into_iter().map(|result| {
-        let mut history = History::of([(value(0, &[0, 1, 2, 3, 4]), Bytes::from(vec![5; 32]))]);
-        history.push(value(1, &[0, 1, 2, 3, 4]), Some(sum_of(4, &vectors)));
-        history.set_exchanged(1, result);
-        history
-    });
-    let histories = histories.collect();
+    let histories = harness::computed(&tasks, &design.rule(spec, 2), &words(&design, rows));
     (tasks, histories)
 }
 
-fn value(slot: u32, members: &[u16]) -> Value {
-    let sum = SumId { ballot: Ballot::default(), slot };
-    let members = members.iter().copied().map(Peer).collect();
-    Value { sum, members, total: [0; 32], deals: [0; 32] }
-}
-
-/// Returns the sum of vectors of words of 4 or 8 bytes.
-fn sum_of(bytes: usize, vectors: &[Bytes]) -> Bytes {
-    let word = |vector: &Bytes, at: usize| {
-        let mut word = [0; 8];
-        word[..bytes].copy_from_slice(&vector[at..at + bytes]);
-        u64::from_le_bytes(word)
-    };
-    let words = (0..vectors[0].len()).step_by(bytes);
-    let sums = words.map(|at| vectors.iter().fold(0u64, |sum, vector| sum.wrapping_add(word(vector, at))));
-    sums.flat_map(|sum| sum.to_le_bytes()[..bytes].to_vec()).collect()
+/// Returns a peer's vector, unless the slot is another check.
+fn own(task: &Glm, slot: u32, history: &History) -> Result<Bytes, String> {
+    match task.role(slot, history).1 {
+        Role::Round(_) => {
+            let (_, run) = task.round(slot, history)?;
+            task.contribution_from_exchange(slot, &run())
+        }
+        _ => task.contribution(slot, history),
+    }
 }
 
 /// Adds a slot to all histories: the sum of the vectors of `members`.
 fn add(tasks: &[Glm], histories: &mut [History], slot: u32, members: &[u16]) -> Result<(), String> {
-    let all: Vec<Peer> = members.iter().copied().map(Peer).collect();
-    tasks[0].allows(slot, &histories[0], &all)?;
-    let vectors = members
-        .iter()
-        .map(|&peer| tasks[usize::from(peer)].contribution(slot, &histories[usize::from(peer)]));
-    let sum = sum_of(8, &vectors.collect::<Result<Vec<_>, _>>()?);
-    histories.iter_mut().for_each(|history| history.push(value(slot, members), Some(sum.clone())));
-    tasks.iter().zip(&*histories).try_for_each(|(task, history)| task.check(slot, history))
+    harness::add(tasks, histories, slot, members, |task, history, _| own(task, slot, history))
 }
-
-const EVERYONE: [u16; 5] = [0, 1, 2, 3, 4];
 
 /// Runs a session to its end.
 fn whole(spec: &GlmSpec, rows: &[Vec<Vec<f32>>]) -> Result<(Vec<Glm>, Vec<History>), String> {
@@ -214,17 +146,8 @@ fn in_one_place(spec: &GlmSpec, rows: &[Vec<f32>]) -> File {
             Next::Done(fit) => return File::new(&session(), spec, &design, &fit),
             Next::Failed(error) => panic!("{error}"),
             Next::Round(round) => {
-                let mut totals = Totals::new(design.width());
-                for row in rows {
-                    let Some(row) = design.row(row).expect("in range") else { continue };
-                    let (outcome, offset, weight) = (row.outcome, row.offset, row.weight);
-                    model.family.add(
-                        &round,
-                        &Row { columns: &row.columns, outcome, offset, weight },
-                        &mut totals,
-                    );
-                }
-                opened.push(totals);
+                let (_, own) = design.words(rows.iter().map(Vec::as_slice)).expect("in range");
+                opened.push(own.sums(model.family, &round));
             }
         }
     }
@@ -262,6 +185,8 @@ fn the_fit_of_five_peers_is_that_of_the_pooled_rows() {
         let read = contents(&outcomes[0].file).expect("a file");
         assert_eq!(read.digest, outcomes[0].digest);
         assert!(recognised(&outcomes[0].file) && read.text.contains("| intercept |"), "{}", read.text);
+        let table = csv(&outcomes[0].file).expect("a file");
+        assert!(table.contains("\nintercept,") && table.contains("\n\nFit\n,value\nrows,"), "{table}");
         let expected = in_one_place(&spec, &rows.concat());
         assert_eq!(format!("{:#}\n", expected.json()).as_bytes(), &outcomes[0].file[..]);
     }
@@ -294,10 +219,14 @@ fn names_of_columns_follow_the_reference_and_the_order_of_terms() {
     let design = Design::new(&spec, &data()).expect("fits");
     let names: Vec<String> = design.columns().into_iter().map(|column| column.name).collect();
     assert_eq!(names, ["intercept", "sex=m", "arm=a", "arm=c", "stage", "arm=a:age", "arm=c:age"]);
-    let found = design.row(&row((2, Some(1), 2, 40.5, 1, 0))).expect("in range").expect("complete");
+    let found = designed(&design, &row((2, Some(1), 2, 40.5, 1, 0))).expect("in range").expect("complete");
     assert_eq!(found.columns, [1, 1, 0, 1, 2, 0, 405]);
     assert_eq!((found.outcome, found.offset, found.weight), (1.0, 0.0, 1.0));
-    assert_eq!(design.row(&row((2, None, 2, 40.5, 1, 0))), Ok(None), "a missing value leaves the row out");
+    assert_eq!(
+        designed(&design, &row((2, None, 2, 40.5, 1, 0))),
+        Ok(None),
+        "a missing value leaves the row out"
+    );
 }
 
 #[test]
@@ -312,7 +241,7 @@ fn a_small_cell_of_two_terms_refuses_the_model_before_a_number_opens() {
     assert!(error.starts_with("the model is refused before anything opens"), "{error}");
     assert!(error.contains(": arm=c; arm=c and sex=f;") && error.ends_with("leave terms out"), "{error}");
     // A peer that does not hear the verdict still sends nothing.
-    let error = tasks[1].contribution(ROWS, &histories[1]).unwrap_err();
+    let error = own(&tasks[1], FIT, &histories[1]).unwrap_err();
     assert!(error.starts_with("the model is refused"), "{error}");
 }
 
@@ -321,42 +250,119 @@ fn too_few_rows_for_the_columns_refuse_the_model() {
     let linear =
         GlmSpec { family: "linear".into(), outcome: "visits".into(), terms: vec!["age".into()], ..spec() };
     let error = whole(&linear, &some_rows(4, 3)).unwrap_err();
-    let expected = "the model is refused before a sum opens: 16 rows for 2 columns, at least 20 are needed";
-    assert!(error.starts_with(expected), "{error}");
+    assert!(error.contains(": all rows (at least 20 for 2 columns); join levels"), "{error}");
     assert!(whole(&linear, &some_rows(5, 3)).is_ok());
-    // A peer that does not hear the verdict still sends nothing.
-    let (tasks, mut histories) = computed(&linear, &some_rows(4, 3));
-    add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the pattern");
-    add(&tasks, &mut histories, ROWS, &EVERYONE).expect_err("too few");
-    assert!(tasks[0].contribution(FIT, &histories[0]).is_err());
+}
+
+/// Checks the remaining peers again in the slots from `slot` on.
+fn check_again(
+    tasks: &[Glm],
+    histories: &mut [History],
+    slot: u32,
+    members: &[u16],
+    rows: &[Vec<Vec<f32>>],
+) -> Result<(), String> {
+    let design = Design::new(&spec(), &data()).expect("fits");
+    harness::exchange(tasks, histories, (slot, members), &design.rule(&spec(), 2), &words(&design, rows))?;
+    add(tasks, histories, slot + 1, members)
 }
 
 #[test]
-fn a_lost_peer_ends_the_fit_and_a_late_peer_brings_no_rows() {
-    let (tasks, mut histories) = computed(&spec(), &some_rows(150, 3));
+fn peers_lost_before_the_first_round_cost_only_their_rows() {
+    let rows = some_rows(150, 3);
+    let (tasks, mut histories) = computed(&spec(), &rows);
+    add(&tasks, &mut histories, PATTERN, &[1, 2, 3, 4]).expect("the pattern");
+    check_again(&tasks, &mut histories, FIT, &[1, 2, 3, 4], &rows).expect("peer 0 was lost");
+    assert_eq!(tasks[1].metrics(FIT, &histories[1]), Default::default());
+    // Peer 0 comes back and peer 2 is lost, as another sum begins.
+    check_again(&tasks, &mut histories, FIT + 2, &[0, 1, 3, 4], &rows).expect("peer 2 was lost");
+    assert_eq!(
+        tasks[0].row_use(FIT, &histories[0]),
+        RowUse::LeftOut("this peer came after the cells were checked")
+    );
+    assert_eq!(tasks[0].row_use(FIT + 2, &histories[0]), RowUse::Included);
+    let mut slot = FIT + 4;
+    while !tasks[1].ends(&histories[1]) {
+        add(&tasks, &mut histories, slot, &[0, 1, 3, 4]).expect("a round");
+        slot += 1;
+    }
+    let found = tasks[3].outcome(&histories[3], 0).expect("an outcome");
+    let expected = in_one_place(&spec(), &[&rows[0][..], &rows[1], &rows[3], &rows[4]].concat());
+    assert_eq!(format!("{:#}\n", expected.json()).as_bytes(), &found.file[..]);
+}
+
+#[test]
+fn the_peers_that_remain_are_refused_if_their_cells_are_small() {
+    let mut rows = some_rows(150, 2);
+    // Only peers 0 and 1 have rows of arm c.
+    for at in 0..400 {
+        let number = at * 7 % 61;
+        rows[usize::from(at % 25 == 0)].push(row((
+            2,
+            Some(at / 2 % 2),
+            0,
+            20.0 + number as f32,
+            usize::from(number % 5 < 2),
+            0,
+        )));
+    }
+    let (tasks, mut histories) = computed(&spec(), &rows);
     add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the pattern");
-    add(&tasks, &mut histories, ROWS, &[1, 2, 3, 4]).expect("the rows");
-    let error = add(&tasks, &mut histories, FIT, &[1, 2, 3, 4]).unwrap_err();
+    let error = check_again(&tasks, &mut histories, FIT, &[1, 2, 3, 4], &rows).unwrap_err();
+    assert!(error.contains("fewer than 2 peers") && error.contains("arm=c"), "{error}");
+    assert!(own(&tasks[1], FIT + 2, &histories[1]).is_err());
+}
+
+#[test]
+fn a_peer_lost_after_the_first_round_and_a_fourth_new_check_end_the_fit() {
+    let rows = some_rows(150, 3);
+    let (tasks, mut histories) = computed(&spec(), &rows);
+    add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the pattern");
+    let mut again = histories.clone();
+    add(&tasks, &mut histories, FIT, &EVERYONE).expect("a round");
+    let error = add(&tasks, &mut histories, FIT + 1, &[1, 2, 3, 4]).unwrap_err();
     assert!(error.starts_with("the fit cannot go on without peer-0"), "{error}");
-    // Peer 0 was not a member of the check.
-    let (tasks, histories) = computed(&spec(), &some_rows(150, 3));
-    let mut late = History::of([(value(0, &EVERYONE), Bytes::from(vec![5; 32]))]);
-    late.push(value(1, &[1, 2, 3, 4]), histories[0].vector(1).cloned());
-    assert_eq!(tasks[0].row_use(FIT, &late), RowUse::LeftOut("this peer came after the cells were checked"));
-    assert_eq!(tasks[1].row_use(FIT, &late), RowUse::Included);
+    for (number, members) in [[1, 2, 3, 4], [0, 1, 3, 4], [1, 2, 3, 4]].into_iter().enumerate() {
+        check_again(&tasks, &mut again, FIT + 2 * number as u32, &members, &rows).expect("a check");
+    }
+    let error = check_again(&tasks, &mut again, FIT + 6, &[0, 1, 3, 4], &rows).unwrap_err();
+    assert!(error.starts_with("the fit cannot go on without peer-2"), "{error}");
+    add(&tasks, &mut again, FIT + 6, &EVERYONE).expect("a round");
+    // Two computing parties are lost, or too few members remain.
+    let (tasks, histories) = computed(&spec(), &rows);
+    let allows = |slot: u32, members: &[u16]| {
+        tasks[0].allows(slot, &histories[0], &members.iter().copied().map(Peer).collect::<Vec<_>>())
+    };
+    assert!(allows(PATTERN, &[0, 1, 2]).unwrap_err().starts_with("fewer than two"));
+    assert_eq!(allows(FIT, &[0, 2]).unwrap_err(), "2 members, at least 3");
+}
+
+#[test]
+fn a_peer_that_came_after_the_check_brings_no_rows() {
+    let rows = some_rows(150, 3);
+    let (tasks, mut histories) = computed(&spec(), &rows);
+    add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the pattern");
+    check_again(&tasks, &mut histories, FIT, &[1, 2, 3, 4], &rows).expect("peer 0 was lost");
+    assert_eq!(tasks[1].row_use(FIT + 2, &histories[1]), RowUse::Included);
+    assert_eq!(
+        tasks[0].row_use(FIT + 2, &histories[0]),
+        RowUse::LeftOut("this peer came after the cells were checked")
+    );
+    let late = own(&tasks[0], FIT + 2, &histories[0]).expect("a vector");
+    assert!(late.iter().all(|&byte| byte == 0));
+    assert!(own(&tasks[1], FIT + 2, &histories[1]).expect("a vector").iter().any(|&byte| byte != 0));
 }
 
 #[test]
 fn a_round_with_other_rows_ends_the_session() {
     let (tasks, mut histories) = computed(&spec(), &some_rows(150, 3));
-    for slot in [PATTERN, ROWS] {
-        add(&tasks, &mut histories, slot, &EVERYONE).expect("the check");
-    }
+    add(&tasks, &mut histories, PATTERN, &EVERYONE).expect("the check");
+    add(&tasks, &mut histories, FIT, &EVERYONE).expect("the first round");
     let vectors: Vec<Bytes> =
-        (1..5).map(|at| tasks[at].contribution(FIT, &histories[at]).expect("a vector")).collect();
-    histories[0].push(value(FIT, &EVERYONE), Some(sum_of(8, &vectors)));
-    let error = tasks[0].check(FIT, &histories[0]).unwrap_err();
-    assert!(error.starts_with("a round counts other rows than the check did"), "{error}");
+        (1..5).map(|at| own(&tasks[at], FIT + 1, &histories[at]).expect("a vector")).collect();
+    histories[0].push(value(FIT + 1, &EVERYONE), Some(harness::sum_of(8, &vectors)));
+    let error = tasks[0].check(FIT + 1, &histories[0]).unwrap_err();
+    assert!(error.starts_with("the rounds count different numbers of rows"), "{error}");
 }
 
 #[test]
@@ -406,7 +412,7 @@ fn what_this_version_cannot_do_is_refused_by_name() {
 #[test]
 fn values_that_do_not_fit_the_model_are_errors_of_one_line() {
     let error = |spec: GlmSpec, plain: Plain| {
-        Design::new(&spec, &data()).expect("fits").row(&row(plain)).unwrap_err()
+        designed(&Design::new(&spec, &data()).expect("fits"), &row(plain)).unwrap_err()
     };
     let good = (0, Some(0), 0, 50.0, 0, 1);
     assert!(
@@ -430,7 +436,7 @@ fn values_that_do_not_fit_the_model_are_errors_of_one_line() {
     );
     let mut none = row(good);
     none[..3].fill(0.0);
-    let error = Design::new(&spec(), &data()).expect("fits").row(&none).unwrap_err();
+    let error = designed(&Design::new(&spec(), &data()).expect("fits"), &none).unwrap_err();
     assert!(error.starts_with("column \"arm\": a row has no level"), "{error}");
 }
 
@@ -485,7 +491,7 @@ proptest! {
         let owners: Vec<Vec<u64>> = (0..4).map(owner).collect();
         let refused = design.refused(&pattern(&design.rule(&spec, 2), &owners)).is_some();
         let designed: Vec<_> =
-            rows.iter().filter_map(|(plain, _)| design.row(&row(*plain)).expect("in range")).collect();
+            rows.iter().filter_map(|(plain, _)| designed(&design, &row(*plain)).expect("in range")).collect();
         let few = |value: &dyn Fn(&DesignRow) -> f64| {
             let count = designed.iter().filter(|row| value(row) != 0.0).count();
             count < 10 && (count > 0 || designed.len() < 10)

@@ -1,6 +1,8 @@
 //! Differences between the groups of a column, from the opened numbers alone: standardised mean differences,
 //! Welch's t-test and Pearson's chi-square test. A test that needs a closed number is not made.
 
+use flyswarm_glm::{chi_square_p, student_p};
+
 /// Standardised mean difference of two groups, and the p value of a test of all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Difference {
@@ -26,7 +28,7 @@ pub(super) fn of_means(groups: &[Option<Group>]) -> Difference {
     let valid = n > 1 && other_n > 1 && spread > 0.0;
     Difference {
         smd: valid.then(|| (mean - other_mean).abs() / spread),
-        p: valid.then(|| beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)),
+        p: valid.then(|| student_p(t, freedom)),
     }
 }
 
@@ -49,7 +51,7 @@ pub(super) fn of_counts(levels: &[Vec<Option<u64>>]) -> Difference {
             .map(move |(group, &count)| (count - expected(level, group)).powi(2) / expected(level, group))
     });
     let freedom = ((counts.len() - 1) * (groups - 1)) as f64;
-    let p = Some(gamma(freedom / 2.0, terms.sum::<f64>() / 2.0));
+    let p = Some(chi_square_p(terms.sum(), freedom));
     let share =
         |group: usize| counts.iter().map(|level| level[group] / of_group(group)).collect::<Vec<f64>>();
     Difference { smd: (groups == 2).then(|| mahalanobis(&share(0), &share(1))).flatten(), p }
@@ -83,98 +85,6 @@ fn mahalanobis(one: &[f64], two: &[f64]) -> Option<f64> {
     }
     let square: f64 = (0..size).map(|i| rows[i][size] / rows[i][i] * (one[i] - two[i])).sum();
     Some(square.max(0.0).sqrt())
-}
-
-/// Coefficients of Lanczos' approximation of the gamma function, for g = 7.
-const LANCZOS: [f64; 8] = [
-    676.520_368_121_885_1,
-    -1_259.139_216_722_402_8,
-    771.323_428_777_653_1,
-    -176.615_029_162_140_6,
-    12.507_343_278_686_905,
-    -0.138_571_095_265_720_12,
-    9.984_369_578_019_572e-6,
-    1.505_632_735_149_311_6e-7,
-];
-
-/// Returns the logarithm of the gamma function of a number of at least 0.5.
-fn ln_gamma(x: f64) -> f64 {
-    let x = x - 1.0;
-    let terms = (1..).zip(LANCZOS).map(|(at, factor)| factor / (x + f64::from(at)));
-    let sum = 0.999_999_999_999_809_9 + terms.sum::<f64>();
-    let base = x + 7.5;
-    0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * base.ln() - base + sum.ln()
-}
-
-/// Smallest number in the continued fractions.
-const TINY: f64 = 1e-300;
-
-/// Returns the regularised upper incomplete gamma function Q(a, x): a series below a + 1, a continued
-/// fraction above it (Press et al., *Numerical Recipes*, section 6.2).
-fn gamma(a: f64, x: f64) -> f64 {
-    if x <= 0.0 {
-        return 1.0;
-    }
-    let scale = (a * x.ln() - x - ln_gamma(a)).exp();
-    if x < a + 1.0 {
-        let (mut term, mut sum) = (a.recip(), a.recip());
-        for step in 1..10_000 {
-            term *= x / (a + f64::from(step));
-            sum += term;
-            if term < sum * 1e-16 {
-                break;
-            }
-        }
-        return (1.0 - scale * sum).clamp(0.0, 1.0);
-    }
-    let mut b = x + 1.0 - a;
-    let (mut c, mut d) = (1.0 / TINY, 1.0 / b);
-    let mut fraction = d;
-    for step in 1..10_000 {
-        let step = f64::from(step);
-        b += 2.0;
-        d = near(-step * (step - a) * d + b).recip();
-        c = near(b - step * (step - a) / c);
-        fraction *= c * d;
-        if (c * d - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    (scale * fraction).clamp(0.0, 1.0)
-}
-
-/// Returns the regularised incomplete beta function I_x(a, b), by its continued fraction (section 6.4).
-fn beta(x: f64, a: f64, b: f64) -> f64 {
-    if x <= 0.0 || x >= 1.0 {
-        return if x >= 1.0 { 1.0 } else { 0.0 };
-    }
-    if x > (a + 1.0) / (a + b + 2.0) {
-        return 1.0 - beta(1.0 - x, b, a);
-    }
-    let scale = ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b);
-    let scale = (scale + a * x.ln() + b * (1.0 - x).ln()).exp() / a;
-    let (mut c, mut d) = (1.0, near(1.0 - (a + b) * x / (a + 1.0)).recip());
-    let mut fraction = d;
-    for step in 1..10_000 {
-        let step = f64::from(step);
-        let even = step * (b - step) * x / ((a + 2.0 * step - 1.0) * (a + 2.0 * step));
-        let odd = -(a + step) * (a + b + step) * x / ((a + 2.0 * step) * (a + 2.0 * step + 1.0));
-        let mut last = 1.0;
-        for factor in [even, odd] {
-            d = near(1.0 + factor * d).recip();
-            c = near(1.0 + factor / c);
-            last = c * d;
-            fraction *= last;
-        }
-        if (last - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    (scale * fraction).clamp(0.0, 1.0)
-}
-
-fn near(x: f64) -> f64 {
-    if x.abs() < TINY { TINY } else { x }
 }
 
 #[cfg(test)]

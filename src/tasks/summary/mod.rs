@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 pub use spec::{CrossTable, SummarySpec};
 
+use super::common::tables;
 use super::{BuiltIn, Contents, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption};
 use crate::session::{Section, Session, SessionError};
 use result::{FORMAT, File};
@@ -31,7 +32,7 @@ use task::Summary;
 pub static KIND: TaskKind = TaskKind {
     has_classes: false,
     options: &[
-        TaskOption::field(
+        TaskOption::names(
             "by",
             "COLUMN[,COLUMN]",
             "summary.by",
@@ -78,7 +79,7 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
 }
 
 fn csv(bytes: &[u8]) -> Result<String, String> {
-    File::read(bytes).map(|file| file.csv())
+    File::read(bytes).map(|file| tables::csv(&file.printed(&[])))
 }
 
 /// Returns the task with these parameters.

@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::columns::{Values, Variable};
+use super::columns::Variable;
 use super::difference::{Difference, of_counts, of_means};
 use super::spec::SummarySpec;
 use super::table::{Layout, MISSING, Table};
 use crate::html::day;
 use crate::session::Session;
+use crate::tasks::common::tables;
 
 /// First field of the result's file.
 pub(super) const FORMAT: &str = "flyswarm summary";
@@ -126,11 +127,12 @@ impl File {
                 std::iter::once(cell(layout.one(at, level))).chain(groups).collect()
             };
             let counts: Vec<Vec<Option<u64>>> = (0..variable.count()).map(counts).collect();
-            let (kind, grid) = match &variable.values {
-                Values::Number { grid } => ("number", Some(*grid)),
-                Values::Ordinal(_) => ("ordinal", None),
-                Values::Category(_) | Values::Both { .. } => ("category", None),
+            let kind = match (variable.is_number(), variable.is_ordinal()) {
+                (true, _) => "number",
+                (_, true) => "ordinal",
+                _ => "category",
             };
+            let grid = variable.grid();
             // With one group, the measure over all rows is also that of the group.
             let measure =
                 |group: usize| layout.measure(at, group.checked_sub(1)).or_else(|| layout.measure(at, None));
@@ -336,7 +338,7 @@ impl File {
 
     /// Returns the tables as lists of texts: Table 1, then the cross tables. The columns `dates` are shown as
     /// dates.
-    fn printed(&self, dates: &[&str]) -> Vec<(String, Vec<Vec<String>>)> {
+    pub(super) fn printed(&self, dates: &[&str]) -> Vec<tables::Table> {
         let rows = std::iter::once("n".to_owned()).chain(self.rows.iter().map(|&rows| count(rows)));
         let mut head: Vec<String> =
             std::iter::once(String::new()).chain(self.groups.iter().cloned()).collect();
@@ -372,8 +374,7 @@ impl File {
             "\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a number",
             self.threshold, self.min_contributors
         );
-        let page = |(title, lines)| json!({"title": title, "caption": caption, "lines": lines});
-        self.printed(dates).into_iter().map(page).collect()
+        tables::pages(&self.printed(dates), std::iter::repeat(&*caption))
     }
 
     /// Returns the first sentences of the report page; `closed` of `cells` counts stay closed.
@@ -387,48 +388,14 @@ impl File {
         )
     }
 
-    /// Returns the tables as CSV, with an empty line between two tables. A cell that a spreadsheet would take
-    /// for a formula begins with an apostrophe.
-    pub(super) fn csv(&self) -> String {
-        let cell = |cell: &String| {
-            let number =
-                |rest: &str| rest.is_empty() || rest.starts_with(|first: char| first.is_ascii_digit());
-            let formula =
-                cell.starts_with(['=', '+', '@']) || cell.strip_prefix('-').is_some_and(|rest| !number(rest));
-            let safe = if formula { format!("'{cell}") } else { cell.clone() };
-            match safe.contains([',', '"', '\n', '\r']) {
-                true => format!("\"{}\"", safe.replace('"', "\"\"")),
-                false => safe,
-            }
-        };
-        let line = |cells: &Vec<String>| cells.iter().map(cell).collect::<Vec<_>>().join(",") + "\n";
-        let table = |(title, lines): (String, Vec<Vec<String>>)| {
-            cell(&title) + "\n" + &lines.iter().map(line).collect::<String>()
-        };
-        self.printed(&[]).into_iter().map(table).collect::<Vec<_>>().join("\n")
-    }
-
     /// Returns the tables as Markdown.
     pub(super) fn text(&self) -> String {
-        let mut text = format!(
+        let head = format!(
             "summary of session {}\n\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a cell\n\
              A median, quartile or percentile is the value of one patient. SMD and p are those of the open \
              numbers: Welch's t-test, Pearson's chi-square test without missing values; \"{CLOSED}\" if they need a closed one\n",
             self.session, self.threshold, self.min_contributors
         );
-        for (title, lines) in self.printed(&[]) {
-            text += &format!("\n{title}\n\n");
-            let line = |cells: &Vec<String>| {
-                let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-                format!("| {} |\n", cells.join(" | "))
-            };
-            for (at, cells) in lines.iter().enumerate() {
-                text += &line(cells);
-                if at == 0 {
-                    text += &format!("| {} |\n", vec!["---"; cells.len()].join(" | "));
-                }
-            }
-        }
-        text
+        head + &tables::markdown(&self.printed(&[]))
     }
 }

@@ -11,6 +11,7 @@ use crate::session::encoding::{Field, integer, list, number, put, text};
 use crate::session::fields::{Word, field};
 use crate::session::rules::{Limit, check_number};
 use crate::session::{DataSpec, Scaling, Sections, Session, SessionError, Spec};
+use crate::tasks::common::checked;
 use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 
 /// Three members compute, and every two peers talk.
@@ -26,12 +27,6 @@ const TRUSTED: &str = "summary.cheaters is \"trusted\": a computing member that 
 /// Warning to everyone.
 const AGAIN: &str = "a second session over almost the same rows shows the difference of the two, and no threshold protects \
                      that; numbers with few different values are better described as categories (docs/statistics.md)";
-
-/// Warning about the next session of a series.
-const NEXT: &str = "rows are not compared: if between the sessions few rows change, or the rows of one peer \
-                    alone, the open tables of both sessions show the difference, and no threshold protects \
-                    it. Keep tables, groups, grids and ranges as they are, and repeat a summary only after \
-                    many rows of at least privacy.min_contributors peers have changed (docs/statistics.md)";
 
 /// Parameters of the task `summary`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -308,15 +303,6 @@ impl Spec for SummarySpec {
     }
 
     fn check_next(&self, changed: usize, contributors: usize) -> Result<Option<&'static str>, String> {
-        let least = contributors.max(2);
-        match changed {
-            0 => Ok(Some(NEXT)),
-            few if few < least => Err(format!(
-                "{few} of the peers would change (--add, --remove): the tables of both sessions would differ by \
-                 the rows of {few}, and a difference has no threshold. Change at least {least} peers at once \
-                 (privacy.min_contributors), or none"
-            )),
-            _ => Ok(Some(NEXT)),
-        }
+        checked::check_next(changed, contributors)
     }
 }

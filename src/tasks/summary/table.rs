@@ -8,34 +8,24 @@
 
 use std::collections::BTreeMap;
 
+use flyswarm_glm::MOST_STEPS;
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
 use flyswarm_mpc::shares::quantiles::{QUANTILES, Scale};
 
-use super::columns::{Values, Variable, variables};
+use super::columns::{Variable, variables};
 use super::spec::SummarySpec;
 use super::suppress::{Equation, open};
 use crate::session::DataSpec;
+use crate::tasks::common::variables::{Refusal, bucket};
 
 /// Most cells of a session.
 pub(super) const MOST_CELLS: usize = 10_000;
-/// Largest number of steps of the grid in a number, in absolute terms.
-pub(super) const MOST_STEPS: f64 = 1_048_576.0;
-/// Most rows of all peers: a sum of squares is below 2^63.
-pub(super) const MOST_ROWS: usize = 1 << 23;
 /// Most values of a column with quantiles.
 pub(super) const MOST_VALUES: i64 = 1 << 14;
 /// Most words of all histograms of an owner.
 pub(super) const MOST_HISTOGRAMS: usize = 1 << 19;
 /// Name of the level of missing values.
 pub(super) const MISSING: &str = "missing";
-
-/// A field of the session file that is refused: its name, its value and the limit.
-pub(super) type Refusal = (String, String, String);
-
-/// Returns the bucket of a number of steps.
-pub(super) fn bucket(steps: i64) -> usize {
-    ((steps as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
-}
 
 /// A table of two columns.
 #[derive(Clone, Debug)]
@@ -183,13 +173,14 @@ impl Layout {
     /// Adds the histograms and quantiles of `summary.ranges`.
     fn add_quantiles(&mut self, spec: &SummarySpec) -> Result<(), Refusal> {
         for variable in 0..self.variables.len() {
-            let Variable { name, values, .. } = &self.variables[variable];
-            let (Some(&[low, high]), Values::Number { grid }) = (spec.ranges.get(name), values) else {
+            let Variable { name, .. } = &self.variables[variable];
+            let (Some(&[low, high]), Some(grid)) = (spec.ranges.get(name), self.variables[variable].grid())
+            else {
                 continue;
             };
             let [low, high] = [low, high].map(|end| (end / grid).round_ties_even() as i64);
             let values = high.saturating_sub(low).saturating_add(1);
-            if !(2..=MOST_VALUES).contains(&values) || low.abs().max(high.abs()) > MOST_STEPS as i64 {
+            if !(2..=MOST_VALUES).contains(&values) || low.abs().max(high.abs()) > MOST_STEPS {
                 let limit = format!(
                     "2 to {MOST_VALUES} multiples of the grid, {grid}, of at most {MOST_STEPS} steps; a larger grid \
                      in summary.grids allows a wider range"
@@ -272,6 +263,7 @@ impl Layout {
     pub(super) fn rule(&self, spec: &SummarySpec, contributors: u16) -> Rule {
         Rule {
             threshold: spec.threshold,
+            first: 0,
             contributors: contributors.max(1).into(),
             rest: spec.rest,
             empty_passes: self.missing.clone(),
@@ -304,45 +296,60 @@ impl Layout {
         let sums = cells + BUCKETS * measures;
         let values: usize = self.histograms.iter().map(|histogram| histogram.values).sum();
         let mut words = vec![0u64; sums + 2 * measures + values];
-        let mut levels = Vec::with_capacity(self.variables.len());
+        // Of each column of numbers: its measures in order, and the first word of each of its histograms. The
+        // first measure has all rows, the others have one group each, and so have the histograms if there are
+        // groups.
+        let mut numbers: Vec<(usize, Vec<usize>, Vec<(usize, Histogram)>)> = Vec::new();
+        for (at, measure) in self.measures.iter().enumerate() {
+            match numbers.last_mut().filter(|(variable, ..)| *variable == measure.variable) {
+                Some((_, own, _)) => own.push(at),
+                None => numbers.push((measure.variable, vec![at], Vec::new())),
+            }
+        }
+        let mut first = sums + 2 * measures;
+        for &histogram in &self.histograms {
+            let own = numbers.iter_mut().find(|(variable, ..)| *variable == histogram.variable);
+            own.into_iter().for_each(|(_, _, histograms)| histograms.push((first, histogram)));
+            first += histogram.values;
+        }
+        let counts: Vec<usize> = self.variables.iter().map(Variable::count).collect();
+        let tables = self.tables.iter().filter(|table| counts[table.rows] > 1 && counts[table.columns] > 1);
+        let tables: Vec<&Table> = tables.collect();
+        let mut levels: Vec<(usize, i64)> = Vec::with_capacity(self.variables.len());
         for row in rows {
             levels.clear();
             for variable in &self.variables {
-                levels.push(variable.level(row, &levels)?);
+                levels.push(variable.value(row, &levels)?);
             }
             words[0] += 1;
-            for (at, variable) in self.variables.iter().enumerate() {
-                if variable.count() > 1 {
-                    words[self.one(at, levels[at])] += 1;
+            for ((&first, &count), (level, _)) in self.firsts.iter().zip(&counts).zip(&levels) {
+                if count > 1 {
+                    words[first + level] += 1;
                 }
             }
-            for table in &self.tables {
-                let [rows, columns] = [table.rows, table.columns].map(|at| self.variables[at].count());
-                if rows > 1 && columns > 1 {
-                    words[self.two(table, levels[table.rows], levels[table.columns])] += 1;
-                }
+            for table in &tables {
+                words
+                    [table.first + levels[table.rows].0 * counts[table.columns] + levels[table.columns].0] +=
+                    1;
             }
-            let inside = |variable: usize, group: Option<usize>| {
-                levels[variable] == 0
-                    && group.is_none_or(|group| self.by.is_some_and(|by| levels[by] == group))
-            };
-            for (number, measure) in self.measures.iter().enumerate() {
-                if !inside(measure.variable, measure.group) {
+            let group = self.by.map_or(0, |by| levels[by].0);
+            for (variable, measures, histograms) in &numbers {
+                let (level, steps) = levels[*variable];
+                if level > 0 {
                     continue;
                 }
-                let steps = self.variables[measure.variable].steps(row)?;
-                words[cells + BUCKETS * number + bucket(steps)] += 1;
-                let (sum, squares) = (sums + 2 * number, sums + 2 * number + 1);
-                words[sum] = words[sum].wrapping_add(steps as u64);
-                words[squares] += (steps * steps) as u64;
-            }
-            let mut first = sums + 2 * measures;
-            for &Histogram { variable, group, low, values } in &self.histograms {
-                if inside(variable, group) {
-                    let steps = self.variables[variable].steps(row)?;
-                    words[first + (steps - low).clamp(0, values as i64 - 1) as usize] += 1;
+                for &number in measures.first().into_iter().chain(measures.get(1 + group)) {
+                    words[cells + BUCKETS * number + bucket(steps)] += 1;
+                    let sum = sums + 2 * number;
+                    words[sum] = words[sum].wrapping_add(steps as u64);
+                    words[sum + 1] += (steps * steps) as u64;
                 }
-                first += values;
+                let grouped = histograms.first().is_some_and(|(_, histogram)| histogram.group.is_some());
+                if let Some((first, Histogram { low, values, .. })) =
+                    histograms.get(if grouped { group } else { 0 })
+                {
+                    words[first + (steps - low).clamp(0, *values as i64 - 1) as usize] += 1;
+                }
             }
         }
         Ok(words)

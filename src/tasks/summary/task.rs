@@ -4,61 +4,39 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flyswarm_data::prepare::Kind;
-use flyswarm_mpc::shares::cells::{Opened, Rule, add_up};
+use flyswarm_mpc::shares::cells::{Opened, Rule};
 
 use super::result::File;
 use super::spec::SummarySpec;
-use super::table::{Layout, MOST_ROWS};
-use crate::crypto::stream::derive;
+use super::table::Layout;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::session::{Peer, Session};
-use crate::tasks::common::checked::{COMPUTED, Check, FEWEST, WORDS};
+use crate::tasks::common::checked::{self, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
-use crate::tasks::xclp::parties;
 use crate::tasks::{History, Outcome, RowUse, Task, Work};
 
 const PATTERN: u32 = 2;
 const CELLS: u32 = 3;
 const LATE: &str = "this peer came after the cells were counted";
-/// Warning if a party was gone.
-const UNCOMPARED: &str = "one of the three computing peers was gone when the numbers were opened, so that two copies of each \
-                          share could not be compared: a change by one of the other two would not be seen";
 
 /// Returns the aggregates of a session with this rule.
 pub(super) fn plan(session: &Session, rule: &Rule) -> Vec<Aggregate> {
-    let peers = session.roster.len() as u64;
-    let copies = |words: usize| 6 * (1 + words as u64);
-    vec![
-        Aggregate::coin(),
-        Aggregate::exact(
-            "computed",
-            4,
-            peers * WORDS as u64,
-            "which members computed",
-            "which members computed, and salted commitments to their counts",
-        )
-        .with_exchange(),
-        Aggregate::exact(
-            "pattern",
-            8,
-            copies(rule.pattern_words()),
-            "which cells have enough rows of enough members",
-            "of each cell of the tables whether it has enough rows of enough members, but not how many; \
-             of each sum whether enough rows differ from the commonest value; \
-             of each quantile whether enough rows are below it and above it",
-        ),
-        Aggregate::exact(
-            "cells",
-            8,
-            copies(rule.totals()),
-            "counts, sums, sums of squares and quantiles that may open",
-            "the counts, sums and sums of squares over all members of the cells that may open; \
-             the quantiles that may open, and each is the value of one patient; \
-             nothing else of one member, and nothing of other cells except that they are small or \
-             protect a small one",
-        ),
-    ]
+    let passing = "of each cell of the tables whether it has enough rows of enough members, but not how many; \
+                   of each sum whether enough rows differ from the commonest value; \
+                   of each quantile whether enough rows are below it and above it";
+    let mut plan = checked::plan(session, rule, passing);
+    plan.push(Aggregate::exact(
+        "cells",
+        8,
+        checked::copied(rule.totals()) as u64,
+        "counts, sums, sums of squares and quantiles that may open",
+        "the counts, sums and sums of squares over all members of the cells that may open; \
+         the quantiles that may open, and each is the value of one patient; \
+         nothing else of one member, and nothing of other cells except that they are small or \
+         protect a small one",
+    ));
+    plan
 }
 
 /// Part of one peer in the task.
@@ -80,34 +58,18 @@ impl Summary {
         data: &Dataset,
         secret: &[u8; 32],
     ) -> Result<Self, String> {
-        let (rows, most) = (data.rows(), MOST_ROWS / session.roster.len().max(1));
-        if rows > most {
-            return Err(format!(
-                "{rows} rows: with {} peers each may have at most {most}",
-                session.roster.len()
-            ));
-        }
-        if rows > 0 && data.features() != session.data.features as usize {
-            return Err(format!(
-                "rows have {} features, the session has {}",
-                data.features(),
-                session.data.features
-            ));
-        }
+        Check::fits(&session, data)?;
+        let rows = data.rows();
         let words = layout.words((0..rows).map(|row| data.row(row)))?;
-        let salt = derive(secret, "salt of the input", &session.id().0);
-        let rule = Arc::new(layout.rule(&spec, session.privacy.min_contributors));
+        let rule = layout.rule(&spec, session.privacy.min_contributors);
         let parties = (spec.compute.clone(), spec.proves());
-        let check = Check::new(session, rule, me, (words, salt), parties);
+        let check = Check::new(session, rule, me, (words, secret), parties);
         Ok(Self { check, spec, layout, rows })
     }
 
     /// Returns the cells and sums that open.
     pub(super) fn open(&self, history: &History) -> Result<Opened, String> {
-        let vector = history.vector(PATTERN).ok_or("the pattern is not open")?;
-        let put = self.check.put_together(vector, self.check.rule.pattern_words())?;
-        let shares = put.shares.each_ref().map(|share| &share[..]);
-        Ok(self.layout.open(&Opened::of(&self.check.rule, &add_up(&self.check.rule, shares))))
+        Ok(self.layout.open(&self.check.pattern(PATTERN, history)?.0))
     }
 
     /// Returns whether a word of the result, after the pattern, opens.
@@ -125,11 +87,10 @@ impl Summary {
     /// Returns the opened numbers of all cells and sums; 0 for those that stay closed. The flag is true if
     /// all copies were compared.
     fn numbers(&self, history: &History) -> Result<(Vec<u64>, bool), String> {
-        let vector = history.vector(CELLS).ok_or("the cells are not open")?;
-        let put = self.check.put_together(vector, self.check.rule.totals())?;
+        let put = self.check.put_together(CELLS, self.check.rule.totals(), history)?;
         let [one, two, three] = &put.shares;
         let sum = one.iter().zip(two).zip(three).map(|((a, b), c)| a.wrapping_add(*b).wrapping_add(*c));
-        Ok((sum.collect(), put.holders.iter().all(|&holder| holder > 0)))
+        Ok((sum.collect(), put.compared()))
     }
 }
 
@@ -141,11 +102,11 @@ impl Task for Summary {
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
         let pattern = self.check.rule.pattern_words();
         match slot {
-            PATTERN => self.check.copies(history, 0..pattern, |_| true),
+            PATTERN => self.check.copies(COMPUTED, history, 0..pattern, |_| true),
             CELLS => {
                 let open = self.open(history)?;
-                self.check
-                    .copies(history, pattern..pattern + self.check.rule.totals(), |at| self.opens(&open, at))
+                let cells = pattern..pattern + self.check.rule.totals();
+                self.check.copies(COMPUTED, history, cells, |at| self.opens(&open, at))
             }
             _ => Err("no such vector without its exchange".into()),
         }
@@ -161,30 +122,16 @@ impl Task for Summary {
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         match slot {
-            COMPUTED if members.len() < FEWEST => {
-                Err(format!("{} members, at least {FEWEST}", members.len()))
-            }
-            COMPUTED => parties::trio(&self.check.candidates(history)?, members, |_, _| false).map(drop),
-            PATTERN | CELLS => {
-                let Ok(trio) = self.check.trio(history) else { return Ok(()) };
-                match trio.iter().filter(|peer| members.contains(peer)).count() {
-                    0 | 1 => Err("fewer than two of the three computing peers are left".into()),
-                    _ => Ok(()),
-                }
-            }
+            COMPUTED | PATTERN | CELLS => self.check.allows(COMPUTED, slot, history, members),
             _ => Ok(()),
         }
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         match slot {
-            COMPUTED => self.check.trio(history).map(drop),
-            PATTERN => {
-                self.check.all_gave(slot, self.check.rule.pattern_words(), history)?;
-                self.open(history).map(drop)
-            }
+            COMPUTED | PATTERN => self.check.check(COMPUTED, slot, self.check.rule.pattern_words(), history),
             CELLS => {
-                self.check.all_gave(slot, self.check.rule.totals(), history)?;
+                self.check.check(COMPUTED, slot, self.check.rule.totals(), history)?;
                 let (numbers, _) = self.numbers(history)?;
                 let open = self.open(history)?;
                 let holds = self.layout.equations().iter().all(|equation| {
@@ -203,7 +150,7 @@ impl Task for Summary {
 
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         match slot {
-            PATTERN | CELLS if !history.members(COMPUTED).contains(&self.check.me) => RowUse::LeftOut(LATE),
+            PATTERN | CELLS if !self.check.counted(COMPUTED, history) => RowUse::LeftOut(LATE),
             _ => RowUse::Included,
         }
     }

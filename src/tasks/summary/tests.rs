@@ -8,11 +8,11 @@ use flyswarm_mpc::shares::quantiles::QUANTILES;
 use proptest::prelude::*;
 
 use super::suppress::{Equation, determined, open};
-use super::table::{Layout, bucket};
+use super::table::Layout;
 use super::*;
-use crate::Identity;
-use crate::data::Dataset;
 use crate::session::{DataSpec, Peer};
+use crate::tasks::common::checked::harness::{dataset, with_roster};
+use crate::tasks::common::variables::bucket;
 
 mod exchange;
 
@@ -291,13 +291,6 @@ fn some_rows() -> Vec<Vec<Vec<f32>>> {
     (0..5).map(|peer| (0..20 * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
 }
 
-fn with_roster(text: &str) -> String {
-    let mut keys: Vec<_> = (0..5u8).map(|i| Identity::from_seed([i; 32]).public()).collect();
-    keys.sort();
-    let entry = |(i, key)| format!("[[roster]]\nname = \"peer-{i}\"\npeer_id = \"{key}\"\n");
-    text.to_owned() + &keys.into_iter().enumerate().map(entry).collect::<String>()
-}
-
 fn opened_file(open: impl Fn(&Layout, &mut Opened)) -> File {
     let layout = Layout::new(&spec(), &data()).expect("fits");
     let rows = some_rows().concat();
@@ -324,7 +317,7 @@ fn table_1_has_a_test_of_open_numbers_and_says_which_needs_a_closed_one() {
     assert_eq!(line_of(&all, "age, median [quartiles]").len(), 7);
     let closed = opened_file(|layout, open| open.cells[layout.two(&layout.tables[0], 0, 1)] = false);
     assert_eq!(line_of(&closed, "sex: f")[5..], ["", "closed"]);
-    let csv = all.csv();
+    let csv = tables::csv(&all.printed(&[]));
     let age = csv.lines().find(|line| line.starts_with("\"age, mean (SD)\"")).expect("a line");
     assert!(age.split(',').count() == 8 && csv.contains("\n\nsex (rows) by stage (columns)\n"), "{csv}");
 }
@@ -356,7 +349,7 @@ fn a_file_without_groups_or_moments_is_refused_or_printed() {
         column.as_object_mut().unwrap().remove("moments");
     }
     let file = File::read(json.to_string().as_bytes()).expect("a file");
-    assert!(!file.text().is_empty() && !file.csv().is_empty());
+    assert!(!file.text().is_empty() && !tables::csv(&file.printed(&[])).is_empty());
     for name in ["groups", "rows", "columns", "tables"] {
         json[name] = serde_json::json!([]);
     }

@@ -14,6 +14,8 @@ from .table import Table, need
 FIELDS = "family outcome event terms reference offset weights grid grids robust level rounds threshold rest compute"
 FAMILIES = ("linear", "logistic", "poisson")
 SCALARS = 5
+# Most new checks after lost members; each takes two slots.
+MOST_AGAIN = 3
 
 
 def exp(x: float) -> float:
@@ -206,10 +208,10 @@ class Glm:
     def plan(self, peers: int) -> list[tuple[str, int, int]]:
         q = len(self.columns)
         rounds = 1 + self.robust + (0 if self.family == "linear" else self.rounds)
-        words = 3 * (q * (q + 1) // 2 + q + SCALARS)
-        return [("coin", 4, 0), ("holders", 4, 1), ("computed", 4, 9 * peers),
-                ("pattern", 8, 6 * (1 + self.pattern_words)), ("rows", 8, 12),
-                *((f"fit-{at + 1}", 8, words) for at in range(rounds))]
+        copies = 6 * (1 + self.pattern_words)
+        words = max(3 * (q * (q + 1) // 2 + q + SCALARS), 9 * peers, copies)
+        return [("coin", 4, 0), ("holders", 4, 1), ("computed", 4, 9 * peers), ("pattern", 8, copies),
+                *((f"fit-{at + 1}", 8, words) for at in range(rounds + 2 * MOST_AGAIN))]
 
     def entries(self, number, pack) -> list[tuple[str, bytes]]:
         """Returns the fields and their values in the session's id."""

@@ -38,6 +38,8 @@ pub const MOST_OWNERS: usize = 64;
 pub struct Rule {
     /// Least number of rows.
     pub threshold: u32,
+    /// Least number of rows of the first cell, if it is more than the threshold.
+    pub first: u32,
     /// Least number of owners with rows.
     pub contributors: u32,
     /// Least number of rows without the rows of any one owner.
@@ -231,7 +233,9 @@ async fn passing(context: &mut Context, rule: &Rule, tested: &[Shared<u64>]) -> 
     // Signs of the pooled rows less the threshold, of each owner's rows less 1, and of the rows of all other
     // owners less the required rest.
     let less = |shared: Shared<u64>, least: u32| context.plus(shared, u64::from(least).wrapping_neg());
-    let mut compared = vec![less(pooled.clone(), rule.threshold)];
+    let first = less(pooled.slice(0..1), rule.first.max(rule.threshold));
+    let mut compared =
+        vec![Shared::concat(&[first, less(pooled.slice(1..pooled.own.len()), rule.threshold)])];
     compared.extend(tested.iter().map(|own| less(own.clone(), 1)));
     compared.extend(tested.iter().map(|own| less(pooled.minus(own), rule.rest)));
     let signs = sign(context, &Shared::concat(&compared), COUNT_BITS).await;

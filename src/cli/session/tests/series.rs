@@ -79,11 +79,18 @@ fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent()
 }
 
 #[test]
-fn the_next_summary_refuses_a_change_of_too_few_peers_and_says_that_rows_are_not_compared() {
+fn the_next_summary_or_regression_refuses_a_change_of_too_few_peers_and_warns_of_few_rows() {
+    for task in [&["summary"][..], &["glm", "--outcome", "age"]] {
+        refuses_few_peers(task);
+    }
+}
+
+fn refuses_few_peers(task: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("table.toml");
     let (file, peers) = (out.to_str().unwrap(), [1, 2, 3, 4, 5].map(peer));
-    let mut words = vec!["new", "summary", "--name", "table", "--features", "age,weight", "--out", file];
+    let mut words =
+        [&["new"], task, &["--name", "table", "--features", "age,weight", "--out", file]].concat();
     peers.iter().for_each(|peer| words.extend(["--peer", peer]));
     session_command(&words).unwrap();
     let (six, seven, eight) = (peer(6), peer(7), peer(8));
@@ -98,7 +105,7 @@ fn the_next_summary_refuses_a_change_of_too_few_peers_and_says_that_rows_are_not
         let json: serde_json::Value = serde_json::from_str(&session_command(&words).unwrap()).unwrap();
         let warning = json["warning"].as_str().unwrap();
         assert!(
-            warning.starts_with("rows are not compared: if between the sessions few rows change"),
+            warning.starts_with("the file does not show which rows change: if between the sessions few rows"),
             "{warning}"
         );
     }

@@ -7,6 +7,7 @@
 //! differ. A word that is sent without a fresh mask stays the same, and so does a word whose mask the
 //! party knows.
 
+mod cells;
 mod proofs;
 mod statistics;
 

@@ -22,7 +22,8 @@ fn plain(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
     let cell = |at: usize| owners.iter().map(|words| words[at]).collect::<Vec<_>>();
     let cells = (0..rule.cells()).map(|at| {
         let rows = cell(at);
-        passes(&rows) || rule.empty_passes[at] && rows.iter().all(|&own| own == 0)
+        let first = at > 0 || rows.iter().sum::<u64>() >= rule.first.into();
+        first && passes(&rows) || rule.empty_passes[at] && rows.iter().all(|&own| own == 0)
     });
     let measures = rule.measures.iter().enumerate().map(|(measure, &at)| {
         (0..BUCKETS).all(|bucket| {
@@ -65,7 +66,7 @@ fn plain_quantiles(rule: &Rule, owners: &[Vec<u64>]) -> Vec<(u64, Vec<u64>, Vec<
 }
 
 /// Makes owners whose cells are often near the limits.
-fn owners(rule: &Rule, count: usize, seed: u8) -> Vec<Vec<u64>> {
+pub(super) fn owners(rule: &Rule, count: usize, seed: u8) -> Vec<Vec<u64>> {
     let owner = |owner: usize| {
         let random = words(rule.words(), 16, seed.wrapping_add(owner as u8));
         let mut own: Vec<u64> = random.iter().map(|x| [0, 0, 1, 2, 5, x % 40][(x % 6) as usize]).collect();
@@ -81,14 +82,14 @@ fn owners(rule: &Rule, count: usize, seed: u8) -> Vec<Vec<u64>> {
     (0..count).map(owner).collect()
 }
 
-fn rule(cells: usize, measures: usize, (threshold, contributors, rest): (u32, u32, u32)) -> Rule {
+pub(super) fn rule(cells: usize, measures: usize, (threshold, contributors, rest): (u32, u32, u32)) -> Rule {
     let measures = (0..measures.min(cells)).collect();
     let empty_passes = (0..cells).map(|at| at % 3 == 2).collect();
     Rule { threshold, contributors, rest, empty_passes, measures, ..Rule::default() }
 }
 
 /// Adds histograms of `bins` words each: quantiles of each of them, and of their sum.
-fn with_quantiles(mut rule: Rule, bins: &[usize]) -> Rule {
+pub(super) fn with_quantiles(mut rule: Rule, bins: &[usize]) -> Rule {
     rule.histograms = bins.to_vec();
     let bits = |bins: usize| bins.next_power_of_two().trailing_zeros().max(1);
     let mut scales: std::collections::BTreeMap<u32, Vec<Vec<usize>>> = Default::default();
@@ -99,7 +100,7 @@ fn with_quantiles(mut rule: Rule, bins: &[usize]) -> Rule {
 }
 
 /// Returns what each party unpacks of the parcels of all owners.
-fn inputs(owners: &[Vec<u64>]) -> [Vec<Inputs>; 3] {
+pub(super) fn inputs(owners: &[Vec<u64>]) -> [Vec<Inputs>; 3] {
     let mut held: [Vec<Inputs>; 3] = Default::default();
     for (place, own) in owners.iter().enumerate() {
         let parcels = parcels_of_words(own, place, &[1, 2, 3].map(|n| Zeroizing::new([n + place as u8; 32])));
@@ -137,9 +138,9 @@ proptest! {
     #[test]
     fn the_pattern_is_that_of_the_plain_counts_and_the_totals_are_exact(
         count in prop_oneof![3usize..8, Just(64usize)], cells in 1usize..150, measures in 0usize..20,
-        limits in (1u32..30, 1u32..5, 0u32..12), seed: u8,
+        limits in (1u32..30, 1u32..5, 0u32..12), first in 0u32..60, seed: u8,
     ) {
-        let rule = rule(cells, measures, limits);
+        let rule = Rule { first, ..rule(cells, measures, limits) };
         let owners = owners(&rule, count, seed);
         let (run, all) = run(&rule, &owners, false);
         prop_assert_eq!(Opened::of(&rule, &all), plain(&rule, &owners));

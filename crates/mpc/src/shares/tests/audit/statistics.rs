@@ -23,7 +23,7 @@ const COMPARED: usize = 64;
 pub(super) type Runs = Vec<Vec<Vec<u8>>>;
 
 /// Returns the views of a party, without the rounds in `skip`.
-fn runs<'a, T>(
+pub(super) fn runs<'a, T>(
     party: usize,
     tape: impl Fn([[u8; 32]; 3]) -> Tape + Sync,
     skip: &[u32],

@@ -1,33 +1,35 @@
-//! Columns of the session as a model uses them: factors with levels, numbers in steps of a grid.
+//! Columns of the session as the tasks `summary` and `glm` use them: factors with levels, numbers in steps of
+//! a grid.
 
 use flyswarm_data::prepare::{ColumnSpec, Fill, Kind};
 use flyswarm_glm::MOST_STEPS;
+use flyswarm_mpc::shares::cells::BUCKETS;
 
 use crate::session::DataSpec;
 
 /// A field of the session file that is refused: its name, its value and the limit.
-pub(super) type Refusal = (String, String, String);
+pub(crate) type Refusal = (String, String, String);
 
-pub(super) fn refusal(field: &str, value: impl std::fmt::Display, limit: &str) -> Refusal {
+pub(crate) fn refusal(field: &str, value: impl std::fmt::Display, limit: &str) -> Refusal {
     (field.to_owned(), value.to_string(), limit.to_owned())
 }
 
 /// A column of the session's rows.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
-    pub(super) name: String,
-    pub(super) kind: SourceKind,
+pub(crate) struct Source {
+    pub(crate) name: String,
+    pub(crate) kind: SourceKind,
     /// Index of its first number in a row, and of the number that marks missing values.
-    pub(super) place: usize,
-    pub(super) indicator: Option<usize>,
+    pub(crate) place: usize,
+    pub(crate) indicator: Option<usize>,
     /// True if a missing value is a row without a level.
-    pub(super) no_level: bool,
+    pub(crate) no_level: bool,
     /// True if missing values are replaced without a mark.
-    pub(super) fills: bool,
+    pub(crate) fills: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum SourceKind {
+pub(crate) enum SourceKind {
     Number,
     Date,
     Ordinal(Vec<String>),
@@ -38,21 +40,34 @@ pub(super) enum SourceKind {
 
 /// A value of a row that counts: the level of a factor, or steps of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Level(usize),
     Steps(i64),
 }
 
 /// A column that the model uses.
 #[derive(Clone, Debug)]
-pub(super) struct Variable {
-    pub(super) source: Source,
+pub(crate) struct Variable {
+    pub(crate) source: Source,
     /// Size of a step of a number.
-    pub(super) grid: f64,
+    pub(crate) grid: f64,
+}
+
+impl Source {
+    /// Returns whether a row may have no value.
+    pub(crate) fn may_miss(&self) -> bool {
+        self.indicator.is_some() || self.no_level
+    }
 }
 
 impl Variable {
-    pub(super) fn levels(&self) -> Vec<&str> {
+    /// Makes a variable; the step of a date is at least a day.
+    pub(crate) fn new(source: Source, grid: f64) -> Self {
+        let grid = if source.kind == SourceKind::Date { grid.max(1.0) } else { grid };
+        Self { source, grid }
+    }
+
+    pub(crate) fn levels(&self) -> Vec<&str> {
         match &self.source.kind {
             SourceKind::Number | SourceKind::Date => Vec::new(),
             SourceKind::Binary => vec!["0", "1"],
@@ -62,12 +77,21 @@ impl Variable {
         }
     }
 
-    pub(super) fn is_factor(&self) -> bool {
+    /// Returns the number of levels.
+    pub(crate) fn count(&self) -> usize {
+        match &self.source.kind {
+            SourceKind::Number | SourceKind::Date => 0,
+            SourceKind::Binary => 2,
+            SourceKind::Ordinal(levels) | SourceKind::Category(levels) => levels.len(),
+        }
+    }
+
+    pub(crate) fn is_factor(&self) -> bool {
         !matches!(self.source.kind, SourceKind::Number | SourceKind::Date)
     }
 
     /// Returns the value of a row; `None` if it is missing.
-    pub(super) fn value(&self, row: &[f32]) -> Result<Option<Value>, String> {
+    pub(crate) fn value(&self, row: &[f32]) -> Result<Option<Value>, String> {
         let Source { name, kind, place, indicator, no_level, .. } = &self.source;
         let at = |place: usize| row.get(place).copied().unwrap_or_default();
         if indicator.is_some_and(|place| at(place) > 0.5) {
@@ -94,8 +118,8 @@ impl Variable {
                 let steps = (f64::from(number) / self.grid).round_ties_even();
                 if steps.abs() > MOST_STEPS as f64 {
                     return Err(format!(
-                        "column {name:?}: a value is more than {MOST_STEPS} steps of its grid, {}; a larger grid in \
-                         [glm.grids] allows larger values",
+                        "column {name:?}: a value is more than {MOST_STEPS} steps of its grid, {}; a larger step in `grids` \
+                         allows larger values",
                         self.grid
                     ));
                 }
@@ -105,8 +129,14 @@ impl Variable {
     }
 }
 
+/// Returns the bucket of a number of steps: numbers with few values have different buckets.
+pub(crate) fn bucket(steps: i64) -> usize {
+    const { assert!(BUCKETS == 16) };
+    ((steps as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
+}
+
 /// Splits a term at a colon into names of columns. A column may have a colon in its name.
-pub(super) fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
+pub(crate) fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
     let known = |name: &str| sources.iter().any(|source| source.name == name);
     if known(term) {
         return vec![term];
@@ -119,8 +149,8 @@ pub(super) fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
         .unwrap_or_default()
 }
 
-/// Returns the columns of the session.
-pub(super) fn sources(data: &DataSpec) -> Result<Vec<Source>, Refusal> {
+/// Returns the columns of the session for a task.
+pub(crate) fn sources(task: &str, data: &DataSpec) -> Result<Vec<Source>, Refusal> {
     let mut all = Vec::new();
     match &data.preparation {
         Some(table) => {
@@ -143,7 +173,7 @@ pub(super) fn sources(data: &DataSpec) -> Result<Vec<Source>, Refusal> {
         true => Err(refusal(
             "data.columns",
             "empty",
-            "given: the task glm needs names of columns, [table] or data.columns",
+            &format!("given: the task {task} needs names of columns, [table] or data.columns"),
         )),
         false => Ok(all),
     }
