@@ -239,7 +239,7 @@ mod tests {
         }
         // A sum that is too large, in both directions.
         for sum in [BigInt::from(1) << 122, BigInt::from(-1) << 122] {
-            assert_eq!(with(1, sum.clone()), Err(ScalingError::Inconsistent(1)));
+            assert_eq!(with(1, BigInt::clone(&sum)), Err(ScalingError::Inconsistent(1)));
             // With squares, the variance would be below 0 too. Without them, only the limit refuses it.
             assert_eq!(Moments::from_words(&[words[0], number(sum)], 1), Err(ScalingError::Inconsistent(1)));
         }
