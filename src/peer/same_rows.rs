@@ -1,6 +1,6 @@
-//! Rows of this peer's last sessions whose opened sums show a difference of few rows: the tasks `summary` and
-//! `glm`. Next to the ledger there is a file for each such session, with a keyed hash of 8 bytes for each row.
-//! Only this peer reads it.
+//! Rows of this peer's last sessions whose opened sums show a difference of few rows: the tasks `summary`
+//! and `glm`. Next to the ledger there is a file for each such session, with a keyed hash of 8 bytes for each
+//! row. Only this peer reads it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,9 +70,9 @@ impl SameRows {
                 let session = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let short: String = session.chars().take(8).collect();
                 return Ok(Some(format!(
-                    "{new} rows of this peer are new and {gone} are gone since session {short}: what both sessions open \
-                     can show these few rows. Join with the same rows as then, or when at least {FEW} rows have changed \
-                     (docs/statistics.md)"
+                    "{new} rows of this peer are new and {gone} are gone since session {short}: what both \
+                     sessions open can show these few rows. Join with the same rows as then, or when at \
+                     least {FEW} rows have changed (docs/statistics.md)"
                 )));
             }
         }
@@ -88,8 +88,8 @@ impl SameRows {
     }
 }
 
-/// Returns the number of entries of a sorted list that another sorted list does not have, each as often as it is
-/// there.
+/// Returns the number of entries of a sorted list that another sorted list does not have, each as often as
+/// it is there.
 fn without(one: &[u64], other: &[u64]) -> usize {
     let (mut count, mut at) = (0, 0);
     for hash in one {

@@ -1,8 +1,8 @@
 //! The rows of one peer, and their sums in a round.
 //!
-//! An entry of the matrix is a sum of W x_j x_k, where W has up to 64 bits. The sums are exact. Rows are taken in
-//! blocks. W is cut into limbs so short that the sum over a block of limb x_j x_k is a whole number below 2^53:
-//! floating point adds these up exactly, in any order, several at a time.
+//! An entry of the matrix is a sum of W x_j x_k, where W has up to 64 bits. The sums are exact. Rows are
+//! taken in blocks. W is cut into limbs so short that the sum over a block of limb x_j x_k is a whole
+//! number below 2^53: floating point adds these up exactly, in any order, several at a time.
 
 use super::family::{Family, Round};
 use super::totals::Totals;
@@ -34,8 +34,8 @@ impl Rows {
         Self { width, columns: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Adds a row: its columns in steps, the first 1; its outcome (of `linear` in steps, otherwise 0, 1 or a count),
-    /// its offset (of `linear` in steps of the outcome) and its weight, above 0.
+    /// Adds a row: its columns in steps, the first 1; its outcome (of `linear` in steps, otherwise 0, 1 or a
+    /// count), its offset (of `linear` in steps of the outcome) and its weight, above 0.
     pub fn push(&mut self, columns: &[i32], numbers: [f64; 3]) {
         debug_assert_eq!(columns.len(), self.width);
         self.columns.extend(columns);

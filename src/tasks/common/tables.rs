@@ -11,8 +11,8 @@ pub(crate) fn pages<'a>(tables: &[Table], captions: impl IntoIterator<Item = &'a
     tables.iter().zip(captions).map(page).collect()
 }
 
-/// Returns tables as CSV, with an empty line between two tables. A cell that a spreadsheet would take for a formula
-/// begins with an apostrophe.
+/// Returns tables as CSV, with an empty line between two tables. A cell that a spreadsheet would take for a
+/// formula begins with an apostrophe.
 pub(crate) fn csv(tables: &[Table]) -> String {
     let cell = |cell: &String| {
         let number = |rest: &str| rest.is_empty() || rest.starts_with(|first: char| first.is_ascii_digit());

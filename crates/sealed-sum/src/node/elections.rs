@@ -220,6 +220,17 @@ impl Elections {
         self.standing.note(signed);
     }
 
+    /// Keeps the mark of a view that this peer was not in.
+    pub(super) fn note_unseen(&mut self, signed: &Signed<Failure>) -> Result<(), Fault> {
+        if signed.mark().is_some() {
+            if !signed.verify(&self.ctx) {
+                return Err(Fault::BadSignature("failure"));
+            }
+            self.note(signed);
+        }
+        Ok(())
+    }
+
     /// Notes that a transfer brought nothing.
     pub(super) fn fetch_failed(&mut self, now: Time, from: Peer) {
         self.fetch_again = now.plus_ms(SETTLE_MS);

@@ -228,21 +228,13 @@ impl Node {
                 ends && self.membership.was_member(ballot, author)
             }
         };
-        if author == self.ctx.me {
+        let was_in = self.membership.was_in(ballot);
+        if author == self.ctx.me || (was_in && !self.membership.was_member(ballot, from)) {
             return Ok(());
         }
-        if !self.membership.was_in(ballot) {
+        if !was_in {
             // A liar may have begun the view for the author alone. The mark still keeps the pair apart.
-            if signed.mark().is_some() {
-                if !signed.verify(&self.ctx) {
-                    return Err(Fault::BadSignature("failure"));
-                }
-                self.elections.note(&signed);
-            }
-            return Ok(());
-        }
-        if !self.membership.was_member(ballot, from) {
-            return Ok(());
+            return self.elections.note_unseen(&signed);
         }
         // A neighbour that ends the view without a valid reason does not continue either.
         let view = self.membership.view().filter(|view| view.ballot() == ballot);

@@ -1,4 +1,5 @@
-//! The program of the tasks `summary` and `glm`: what a computing party sees of the counts of all peers is uniform.
+//! The program of the tasks `summary` and `glm`: what a computing party sees of the counts of all peers is
+//! uniform.
 
 use super::super::super::cells::{Rule, boxed};
 use super::super::cells;
