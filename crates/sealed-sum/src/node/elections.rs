@@ -22,7 +22,7 @@ use crate::protocol::promise::{self, Basis, Begun, Duty, Promised};
 use crate::protocol::signed::Signed;
 use crate::protocol::transfer::{Transfer, Want};
 use crate::protocol::view::{Reason, View};
-use crate::protocol::{Action, Time};
+use crate::protocol::{Action, Fault, Time};
 use crate::session::Peer;
 use standing::{SETTLE_MS, Standing};
 pub(super) use votes::Votes;
