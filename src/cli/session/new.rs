@@ -116,10 +116,18 @@ fn read(option: &TaskOption, text: String) -> Value {
         (Sets::Field(_), "") => Value::Boolean(true),
         (Sets::Names(_), _) => match value(&format!("[{text}]")) {
             Value::Array(items) if items.iter().all(Value::is_str) => Value::Array(items),
-            _ => Value::Array(text.split(',').map(|item| Value::String(item.trim().to_owned())).collect()),
+            _ => Value::Array(text.split(',').map(|item| Value::String(name(item.trim()))).collect()),
         },
         (Sets::Field(_), name) if name.contains(',') => value(&format!("[{text}]")),
         (Sets::Field(_), _) => value(&text),
+    }
+}
+
+/// Returns the name of a column, without quotation marks. A number is a name too.
+fn name(text: &str) -> String {
+    match value(text) {
+        Value::String(name) => name,
+        _ => text.to_owned(),
     }
 }
 

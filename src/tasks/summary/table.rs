@@ -84,6 +84,15 @@ pub(super) struct Layout {
     quantiles: Vec<Quantiles>,
 }
 
+/// A column of numbers.
+struct Number {
+    variable: usize,
+    /// Its measures: of all rows, then of each group.
+    measures: Vec<usize>,
+    /// Its histograms with their first words: one of each group, or one of all rows without groups.
+    histograms: Vec<(usize, Histogram)>,
+}
+
 impl Layout {
     /// Returns the tables of a session.
     ///
@@ -296,20 +305,18 @@ impl Layout {
         let sums = cells + BUCKETS * measures;
         let values: usize = self.histograms.iter().map(|histogram| histogram.values).sum();
         let mut words = vec![0u64; sums + 2 * measures + values];
-        // Of each column of numbers: its measures in order, and the first word of each of its histograms. The
-        // first measure has all rows, the others have one group each, and so have the histograms if there are
-        // groups.
-        let mut numbers: Vec<(usize, Vec<usize>, Vec<(usize, Histogram)>)> = Vec::new();
+        let mut numbers: Vec<Number> = Vec::new();
         for (at, measure) in self.measures.iter().enumerate() {
-            match numbers.last_mut().filter(|(variable, ..)| *variable == measure.variable) {
-                Some((_, own, _)) => own.push(at),
-                None => numbers.push((measure.variable, vec![at], Vec::new())),
+            let variable = measure.variable;
+            match numbers.last_mut().filter(|number| number.variable == variable) {
+                Some(number) => number.measures.push(at),
+                None => numbers.push(Number { variable, measures: vec![at], histograms: Vec::new() }),
             }
         }
         let mut first = sums + 2 * measures;
         for &histogram in &self.histograms {
-            let own = numbers.iter_mut().find(|(variable, ..)| *variable == histogram.variable);
-            own.into_iter().for_each(|(_, _, histograms)| histograms.push((first, histogram)));
+            let own = numbers.iter_mut().find(|number| number.variable == histogram.variable);
+            own.into_iter().for_each(|number| number.histograms.push((first, histogram)));
             first += histogram.values;
         }
         let counts: Vec<usize> = self.variables.iter().map(Variable::count).collect();
@@ -333,7 +340,7 @@ impl Layout {
                     1;
             }
             let group = self.by.map_or(0, |by| levels[by].0);
-            for (variable, measures, histograms) in &numbers {
+            for Number { variable, measures, histograms } in &numbers {
                 let (level, steps) = levels[*variable];
                 if level > 0 {
                     continue;
