@@ -5,7 +5,8 @@
 In each session four peers have rows, and the first three compute. One of these runs `CONFORM join --deviate WAY`.
 The deviation is caught if all of these hold: no honest peer gets a result, every peer or pair that an honest peer
 names contains the cheater, no honest peer blames another, and an honest peer names, blames or suspects the cheater.
-If only a share of one owner's output is wrong, the others may get their results.
+If only a share of one owner's output is wrong, the others may get their results. Suspicions count in the first
+view that fails.
 """
 
 from __future__ import annotations
@@ -101,8 +102,11 @@ def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) ->
                    and re.search(rf"\b{CHEATER}\b.*different copies", event["message"])}
         named |= {tuple(sorted(event["peers"])) for event in events if event.get("event") == "named"}
         blamed |= {(name, event["peer"]) for event in events if event.get("event") == "blamed"}
-        failed |= {(name, event["suspect"]) for event in events
+        failed |= {(int(event["view"].split(".")[0]), name, event["suspect"]) for event in events
                    if event.get("event") == "view-failed" and event["author"] == name and event["reason"] in REASONS}
+    # Later views cannot compute: only three candidates are there, and two of them do not compute together.
+    first = min((counter for counter, _, _ in failed), default=0)
+    failed = {(name, suspect) for counter, name, suspect in failed if counter == first}
     if any(CHEATER not in peers for peers in named) or len(named) > 1:
         raise Failed(f"named: {named}")
     if any(who != CHEATER for _, who in blamed | failed):
