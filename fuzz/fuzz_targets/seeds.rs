@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Writes inputs into the corpus of `target`, if cargo-fuzz has made a corpus.
+/// Writes inputs into the corpus of `target`, if `scripts/fuzz` has made its folder.
 pub fn write(target: &str, inputs: impl IntoIterator<Item = Vec<u8>>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     if folder.is_dir() {

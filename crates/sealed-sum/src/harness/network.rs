@@ -85,6 +85,9 @@ pub struct Lab {
     pub rewrite: Option<Rewrite>,
     /// Events that nodes reported.
     pub events: Vec<(Time, Peer, Event)>,
+    /// Places of the events with which peers end, and the last view that began. Tests ask for them at each step.
+    ends: Vec<usize>,
+    view: Option<Ballot>,
     /// Blames: the accusing peer, the accused peer and the fault.
     pub blames: Vec<(Peer, Peer, String)>,
     /// Peers that do not follow the protocol: honest peers may blame them, and their own blames do not count.
@@ -264,6 +267,11 @@ impl World for Lab {
         let now = engine.now();
         let lab = &mut engine.world;
         let killed = matches!(event, Event::Stage(slot, stage) if lab.kill_at == Some((peer, slot, stage)));
+        match event {
+            Event::Finished(..) | Event::Ended(..) => lab.ends.push(lab.events.len()),
+            Event::ViewBegan(ballot, _) => lab.view = Some(ballot),
+            _ => {}
+        }
         lab.events.push((now, peer, event));
         if killed {
             lab.kill_at = None;
@@ -381,6 +389,8 @@ impl Network {
             bugs: BTreeMap::new(),
             rewrite: None,
             events: Vec::new(),
+            ends: Vec::new(),
+            view: None,
             blames: Vec::new(),
             liars: BTreeSet::new(),
             marked: false,

@@ -76,10 +76,7 @@ impl Network {
 
     /// Returns the last view that began.
     pub fn current(&self) -> Option<Ballot> {
-        self.events.iter().rev().find_map(|(_, _, event)| match event {
-            Event::ViewBegan(ballot, _) => Some(*ballot),
-            _ => None,
-        })
+        self.view
     }
 
     /// Returns whether a member of this view had too many marks and should have been left out. This is so
@@ -139,16 +136,20 @@ impl Network {
         })
     }
 
+    /// Returns the events with which peers ended.
+    fn ends(&self) -> impl Iterator<Item = &(Time, Peer, Event)> {
+        self.ends.iter().map(|&place| &self.events[place])
+    }
+
     /// Returns the number of peers that have finished.
     pub fn finished_count(&self) -> usize {
-        let finished = self.events.iter().filter(|(_, _, event)| matches!(event, Event::Finished(..)));
+        let finished = self.ends().filter(|(_, _, event)| matches!(event, Event::Finished(..)));
         finished.map(|(_, peer, _)| *peer).collect::<BTreeSet<_>>().len()
     }
 
     /// Returns the peers that have finished, each with the values of its slots.
     pub fn finished(&self) -> BTreeMap<Peer, Vec<Value>> {
-        self.events
-            .iter()
+        self.ends()
             .filter_map(|(_, peer, event)| match event {
                 Event::Finished(history) => Some((*peer, history.values().to_vec())),
                 _ => None,
@@ -158,8 +159,7 @@ impl Network {
 
     /// Returns the endings of peers without a result.
     pub fn endings(&self) -> BTreeMap<Peer, Ending> {
-        self.events
-            .iter()
+        self.ends()
             .filter_map(|(_, peer, event)| match event {
                 Event::Ended(ending) => Some((*peer, ending.clone())),
                 _ => None,
@@ -169,8 +169,7 @@ impl Network {
 
     /// Returns the time at which the last peer finished.
     pub fn when_finished(&self) -> Option<Time> {
-        self.events
-            .iter()
+        self.ends()
             .filter(|(_, _, event)| matches!(event, Event::Finished(..)))
             .map(|(at, ..)| *at)
             .max()
