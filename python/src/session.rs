@@ -101,7 +101,7 @@ pub(crate) fn label_column(given: &Bound<'_, PyAny>) -> PyResult<Option<LabelCol
     })
 }
 
-/// Rows for a session, after reading and checks.
+/// Rows for a session that were read and checked.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct SessionRows {
