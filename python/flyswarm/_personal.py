@@ -100,7 +100,7 @@ class KNNPerClassifier(Classifier):
         X : array-like or frame of shape (n_samples, n_features)
             Finite numbers with magnitudes below 2^80.
         y : array-like of shape (n_samples,)
-            Labels. With a frozen estimator, only labels among its classes.
+            Labels. With a frozen estimator, all labels must be among its classes.
         groups : array-like of shape (n_samples,) or None
             Group of each row, such as the patient. Rows of one group are never split between training and
             the choice of the weight. If `fit` of the estimator takes groups, they are passed to it.

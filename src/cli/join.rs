@@ -68,8 +68,8 @@ pub(super) struct Join {
     /// Receipt and report are written next to it. With --no-data this is the file of the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave the session before the result counts these rows if a column differs suspiciously from the other
-    /// peers' columns: other units, codes for missing values, a constant
+    /// If a column differs suspiciously from the other peers' columns (other units, codes for missing values,
+    /// a constant), leave the session before the result counts these rows
     #[arg(long)]
     strict: bool,
     /// With the task fedavg: train with this command, such as 'python3 train.py', instead of the built-in

@@ -24,11 +24,11 @@ use crate::data::{Dataset, LabelColumn};
 
 /// Adapt a trained network to your own rows: mix its predictions with those of the nearest own rows (kNN-Per)
 ///
-/// The model is a network that the task fedavg has trained. Anybody with the file can use this command, also
-/// if they did not take part in the session. The command prints the accuracy on unseen rows of the network
-/// alone, of the network after training on these rows (fine-tuned) and of kNN-Per, and names the best method.
-/// If you give a personal model instead of a network, the new rows are added to its rows. docs/networks.md
-/// has the details.
+/// The model is a network that the task fedavg has trained. You can use this command with any such network
+/// file, even if you did not take part in the session. The command prints the accuracy on unseen rows of the
+/// network alone, of the network after training on these rows (fine-tuned) and of kNN-Per, and names the best
+/// method. If you give a personal model instead of a network, the command adds the new rows to the rows of
+/// this model. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file, or a personal model to update with new rows
@@ -76,8 +76,8 @@ pub(super) struct Personalise {
     /// Also write the fine-tuned network to FILE
     #[arg(long, value_name = "FILE")]
     fine_tuned_out: Option<PathBuf>,
-    /// With a personal model: what to do with new rows. fifo replaces the oldest rows by them, concatenate
-    /// adds them, fixed only compares [default: fifo]
+    /// With a personal model, use of the new rows: fifo (replace the oldest stored rows), concatenate (add to
+    /// the stored rows) or fixed (only compare) [default: fifo]
     #[arg(long, value_name = "HOW", value_parser = drifts())]
     drift: Option<Drift>,
     /// Overwrite existing files
@@ -340,7 +340,7 @@ pub(super) fn made_of(
     usual.make((*network, known), rows, None, out)
 }
 
-/// The command's options alone.
+/// The options of the command, to read their defaults.
 #[cfg(feature = "net")]
 #[derive(Debug, clap::Parser)]
 struct Usual {
