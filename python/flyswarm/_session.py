@@ -118,9 +118,8 @@ class Session(Generic[Result]):
             The classes of all peers. A text is a range such as "0..9", or a list of names separated by
             commas.
         from_, label, group, map, min_rows
-            Description of the columns: a file of rows with the columns of all peers, its label column (as in
-            `join`), the column that groups rows, a map file, and the smallest number of rows that must have a
-            text before the other peers see the text.
+            Description of the columns: a file of rows, its label column (as in `join`), the column that
+            groups rows, a map file, and the smallest number of rows with a text that other peers may see.
         epsilon : float or None
             Budget of differential privacy.
         network, hidden, rounds, initial, after, refresh

@@ -18,8 +18,8 @@ use crate::tasks::Contents;
 
 /// Print the contents of a file, or the differences between two models; with --digest, print digests of files
 ///
-/// If two digests are equal, models or networks give the same predictions, session files describe the same
-/// session, NPZ archives have the same arrays, and receipts are from the same session with the same sums.
+/// Two models or networks with equal digests give the same predictions. Two session files describe the same
+/// session. Two NPZ archives have the same arrays. Two receipts are from the same session with the same sums.
 /// Digests ignore values that differ from peer to peer, such as times and addresses.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {

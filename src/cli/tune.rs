@@ -23,7 +23,7 @@ use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 /// Find settings of FlyNN for labelled rows by cross-validation, and compare them with simple methods on the
 /// same folds
 ///
-/// Every candidate has its own lifting matrix in each fold, and all scores and gammas are tried on the same
+/// Every candidate has its own lifting matrix in each fold. All scores and gammas are tried on the same
 /// counts. The printed figures are slightly too good, because the best candidate is chosen on the same folds
 /// that measure it.
 #[derive(Debug, Args)]

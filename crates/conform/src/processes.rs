@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Run a scenario in virtual time and as real processes over libp2p on this machine, and compare both
 ///
-/// Results and views must be equal, the stages must have the same order, and the bytes of all frames may
+/// The two runs must have equal results and views, and the same order of stages. The bytes of all frames may
 /// differ by at most 1 %. Otherwise the exit code is 3.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateProcesses {
