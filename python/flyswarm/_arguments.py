@@ -133,7 +133,7 @@ def path_text(name: str, value: Any, needed: bool = False) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value as one of Python's own types, as a session file can have it."""
+    """Converts a value to a type of Python that a session file can have."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, bool):

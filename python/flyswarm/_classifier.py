@@ -242,7 +242,7 @@ class FlyNNClassifier(SessionClassifier):
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
 
     def merge(self, other):
-        """Adds two models. The result is exactly the model of the rows of both.
+        """Adds two models. The result is exactly the model of the rows of both classifiers.
 
         With the scalings "center", "standard" and "soft-bins" the models need equal means, unless both
         classifiers were fitted by `partial_fit`, which keeps the rows.

@@ -79,8 +79,8 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
     session : Session
         The session. Its peer ids are replaced.
     parts : sequence of (X, y), or mapping of peer to (X, y)
-        Rows and labels of each peer, as in `Session.join`: one part for each peer of the session. The parts
-        in a sequence have the alphabetical order of the names of the peers.
+        Rows and labels of each peer, as in `Session.join`: one part for each peer of the session. A sequence
+        has the parts in the alphabetical order of the peers' names.
     trainers : sequence, mapping or None
         Task "fedavg": for each peer a trainer, as in `FedAvg`, or a `FedAvg` object. None uses the built-in
         learner.

@@ -424,8 +424,8 @@ class Session(Generic[Result]):
             For a private session: the maximum that these rows may have spent in total, including this
             session.
         strict : bool, default=False
-            If True, the peer leaves before the result counts its rows if one of its columns differs
-            suspiciously from the other peers' columns.
+            If True and a column of this peer differs suspiciously from the other peers' columns, the peer
+            leaves before the result counts its rows.
         yes : bool, default=False
             If True, joins a private session even if its forecast is poor.
         addresses : mapping of str to str or None

@@ -44,7 +44,7 @@ pub static KIND: TaskKind = TaskKind {
     demo: Some(include_str!("demo.toml")),
     ..TaskKind::new(
         "sketch",
-        "how far each peer's rows lie from all rows",
+        "how different each peer's rows are from all rows",
         &[Section {
             name: "sketch",
             tasks: "sketch if there is a [sketch], or flynn with select = \"sketch\"",
