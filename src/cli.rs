@@ -103,11 +103,11 @@ impl Failure {
     arg_required_else_help = true
 )]
 struct Arguments {
-    /// Log to standard error, such as info or flyswarm=debug,libp2p_tcp=trace [default: RUST_LOG, or
-    /// nothing]
+    /// Write log lines that match FILTER to standard error, such as info or flyswarm=debug,libp2p_tcp=trace
+    /// [default: the value of RUST_LOG, or no log]
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
-    /// Log one JSON object per line
+    /// Write the log as one JSON object per line
     #[arg(long, global = true)]
     log_json: bool,
     #[command(subcommand)]

@@ -1,11 +1,11 @@
-"""Compares the time of `FlyNNClassifier.predict` with that of the crate's own kernel, in one run.
+"""Compares the time of `FlyNNClassifier.predict` with the time of the Rust kernel, in one run.
 
     cargo build --release --package flyswarm-lab --example predict
     python python/benches/bench_predict.py target/release/examples/predict [rows]
 
-The package must have been built with the same profile. The two predict in turn on all cores, with the same
-model and rows; the kernel runs in a program of its own. The shortest time of each counts, as wall time and as
-CPU time of all cores. Other programs disturb CPU time less.
+The package must have been built with the same profile. The two predict in turns on all cores, with the same
+model and rows; the kernel runs in a program of its own. The script prints the shortest time of each, as wall
+time and as CPU time of all cores. Other programs on the machine disturb CPU time less than wall time.
 """
 
 import subprocess

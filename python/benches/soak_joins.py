@@ -2,8 +2,8 @@
 
     python python/benches/soak_joins.py [sessions]
 
-On Linux it prints these figures at intervals, and ends with an error if they have grown. The first tenth of
-the sessions does not count, because pools of threads and memory fill then.
+On Linux the script prints these figures at intervals, and ends with an error if they have grown. The first
+tenth of the sessions is not counted, because thread pools and memory pools fill during this time.
 """
 
 import gc
@@ -70,7 +70,7 @@ def main(sessions):
             seconds = time.perf_counter() - begun
             held = f"{memory:6.1f} MB, {threads} threads, {files} files"
             print(f"{done:4} sessions, {seconds:5.0f} s: {held}", flush=True)
-    # Threads end a moment after their peer.
+    # The threads of a peer end shortly after the peer.
     for _ in range(100):
         last = sizes()
         if last[1:] <= first[1:]:

@@ -25,7 +25,8 @@ def digits():
 
 
 def module():
-    """Makes the session's network `cnn` with filters 8, 16, 16 and 32 units: the same names and shapes."""
+    """Makes a module with the names and shapes of the session's network `cnn` (filters 8, 16, 16; 32
+    units)."""
     from torch import nn
 
     class Cnn(nn.Module):
@@ -47,7 +48,8 @@ def module():
 
 
 def peer(name, key, meeting, session):
-    """Trains on every fourth row. Returns the curve, and the test accuracy of network and module."""
+    """Trains on every fourth row. Returns the curve of the rounds, and the test accuracy of network and
+    module."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Five peers, each a process, have handwritten digits. Every peer gets the model of all rows, bit for bit.
+"""Five processes share handwritten digits as peers. Every peer gets the model of all rows, bit for bit.
 
     python python/examples/digits.py
 """

@@ -27,7 +27,8 @@ def rows(name):
 
 
 def peer(name, key, meeting, session):
-    """Joins. Returns numbers of known labels, of others, and of right ones in the session and alone."""
+    """Joins. Returns the numbers of known and unknown labels, and of right labels in the session and
+    alone."""
     X, given, truth = rows(name)
     found, receipt = Session(session).join(X, given, **meeting.of(key))
     unknown = np.array([label is None for label in given])

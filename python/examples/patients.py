@@ -1,9 +1,9 @@
-"""Three hospitals have tables of patients with text, dates and missing values, and different column orders.
+"""Three hospitals train on tables of patients with texts, dates, missing values and different column orders.
 
     python python/examples/patients.py
 
 The session describes the columns as in North's table. Each hospital gets a classifier that is trained on the
-patients of all three, and that takes such a table as it is.
+patients of all three hospitals, and that takes such a table without conversion.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ def table(name):
 
 
 def peer(name, key, meeting, session):
-    """Joins with three rows in four and tests on the rest. Also returns the classes of new patients."""
+    """Joins with three of four rows, and tests on the rest. Also returns the classes of new patients."""
     rows = table(name)
     held = rows.index % 4 == 0
     learnt = rows[~held]

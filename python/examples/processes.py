@@ -5,7 +5,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 
 class Meeting:
-    """Addresses of the peers of a session. Each peer publishes its address and reads those of the others."""
+    """Addresses of the peers of a session. Each peer publishes its address and reads the addresses of the
+    others."""
 
     def __init__(self, addresses):
         self.addresses = addresses
@@ -28,7 +29,7 @@ class Meeting:
 
 def together(peer, keys, *shared):
     """Runs `peer(name, key, meeting, *shared)` for each of `keys`. Returns the results by name."""
-    # Processes are spawned, because the threads of Rust do not survive a fork.
+    # Processes are spawned, because the package's threads do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
     with spawn.Manager() as manager, ProcessPoolExecutor(len(keys), spawn) as pool:
         meeting = Meeting(manager.dict())

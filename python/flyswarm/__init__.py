@@ -1,8 +1,8 @@
 """Federated learning with no central aggregator.
 
 `FlyNNClassifier`, `LabelPropagation` and `KNNPerClassifier` are estimators with the interface of
-scikit-learn. `Session` makes a session of several parties and joins it. The result is an estimator that is
-fitted to the rows of all parties.
+scikit-learn. `Session` makes a session of several peers and joins it. The result is an estimator that is
+fitted to the rows of all peers.
 """
 
 from importlib import import_module
@@ -17,7 +17,8 @@ __version__ = version("flyswarm")
 
 
 def __getattr__(name: str) -> Any:
-    # The program `flyswarm` starts fast, and without NumPy and scikit-learn, because only names load them.
+    # NumPy and scikit-learn are imported only when a public name is used, so that the program `flyswarm`
+    # starts fast and without them.
     if name != "__all__" and name.startswith("_"):
         raise AttributeError(f"module 'flyswarm' has no attribute {name!r}")
     api = import_module("flyswarm._api")

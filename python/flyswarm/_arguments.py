@@ -20,9 +20,10 @@ MOST = 2**63 - 1
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = MOST, strict: bool = False) -> int:
-    """Returns a whole number. Raises TypeError or ValueError, with its name, if it is not one of the range.
+    """Returns a whole number. Raises TypeError or ValueError if the value is not in the range.
 
-    If it is small but not negative, the extension names the limits, unless the check is `strict`.
+    A number below the range that is not negative passes unless the check is `strict`: the extension refuses
+    it and names the limits.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} is {value!r}, expected an int")
@@ -33,7 +34,7 @@ def whole(name: str, value: Any, least: int = 1, most: int = MOST, strict: bool 
 
 
 def multiple(name: str, value: Any, unit: str, base: int, least: int) -> int:
-    """Returns a whole number from a number, or from a multiple of `base` such as "256d", as sessions do."""
+    """Returns a whole number from a number, or from a multiple of `base` such as "256d"."""
     if not isinstance(value, str):
         return whole(name, value)
     digits = value.removesuffix(unit)
@@ -45,7 +46,7 @@ def multiple(name: str, value: Any, unit: str, base: int, least: int) -> int:
 def names(name: str, values: Any) -> list[str]:
     """Returns the texts of names from a list, array, index, series or other iterable of them.
 
-    A set has no order: its names are sorted, as those of `numpy.unique`.
+    The names of a set are sorted, as by `numpy.unique`, because a set has no order.
     """
     if isinstance(values, bytes | Mapping) or not hasattr(values, "__iter__"):
         raise TypeError(f"{name} is {values!r}, expected a list of names")
@@ -56,7 +57,7 @@ def names(name: str, values: Any) -> list[str]:
 
 
 def texts(name: str, values: Any) -> list[str]:
-    """Returns the texts of an iterable; a text alone is one of them."""
+    """Returns the texts of an iterable. A single text gives a list of one."""
     return [values] if isinstance(values, str) else names(name, values)
 
 
@@ -89,7 +90,7 @@ def text(name: str, value: Any) -> str:
 
 
 def number(name: str, value: Any) -> float:
-    """Returns a number, also from the text of one. Raises TypeError or ValueError, with its name."""
+    """Returns a number, also from its text. Raises TypeError or ValueError, which names the argument."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number | str):
         raise TypeError(f"{name} is {value!r}, expected a number")
     try:
@@ -102,12 +103,12 @@ def number(name: str, value: Any) -> float:
 
 
 def address(name: str, value: Any) -> tuple[IPv4Address | IPv6Address, int]:
-    """Returns the address and port of a port, which is one of 127.0.0.1, or of "ADDRESS:PORT"."""
+    """Returns address and port from "ADDRESS:PORT", or from a port; the address is then 127.0.0.1."""
     if not isinstance(value, str):
         return IPv4Address("127.0.0.1"), whole(name, value, 0, 65535)
     host, colon, port = value.rpartition(":")
     try:
-        # The address of IPv6 is in brackets.
+        # An IPv6 address is in brackets.
         brackets = host.startswith("[") and host.endswith("]")
         ip = ip_address(host.strip("[]") if colon else "127.0.0.1")
         if port.isascii() and port.isdecimal() and int(port) < 65536 and (ip.version == 6) == brackets:
@@ -132,7 +133,7 @@ def path_text(name: str, value: Any, needed: bool = False) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value that a session file can have, of Python's own types."""
+    """Converts a value to a type of Python that a session file can have."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, bool):
@@ -155,9 +156,9 @@ def plain(value: Any) -> Any:
 def suggests(
     *others: Callable[..., Any], without: tuple[str, ...] = ()
 ) -> Callable[[Function], Function]:
-    """Makes the TypeError of an unknown keyword name the nearest right one.
+    """Decorates a function: its TypeError about an unknown keyword names the most similar known keyword.
 
-    A function with `**given` takes the keywords of `others`, but not those of `without`.
+    A function with `**given` also takes the keywords of `others`, except those in `without`.
     """
 
     def decorated(function: Function) -> Function:
@@ -196,17 +197,17 @@ def merged(
 
 
 def in_words_of_python(text: str) -> str:
-    """Replaces options of the program by the arguments of this package: `--few-rows` by `few_rows`."""
+    """Replaces options of the program by arguments of this package in a text: `--few-rows` by `few_rows`."""
     name = lambda found: "from_" if found[1] == "from" else found[1].replace("-", "_")
-    # A map file is not the only place of this setting here.
+    # In this package an argument can have this setting too, not only a map file.
     text = text.replace("hold_out in the map file: with", "hold_out: with")
-    # A text in quotation marks is the user's.
+    # A text in quotation marks is from the user and stays unchanged.
     return re.sub(r"(?<![\w\"-])--([a-z][a-z-]*[a-z])(?![\w-])", name, text)
 
 
 @contextlib.contextmanager
 def arguments_named() -> Iterator[None]:
-    """Raises a ValueError or OSError of the block again, with arguments instead of options in its text."""
+    """Raises a ValueError or OSError of the block again. Its text then names arguments instead of options."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -20,7 +20,7 @@ from flyswarm._flyswarm import LearntRows
 from flyswarm._labels import codes_of
 from flyswarm._rows import each, seed_bytes
 
-# Code of a label that is not among the classes of the result.
+# Class index for a label that is not among the classes of the result.
 UNKNOWN = 2**16 - 1
 
 
@@ -33,8 +33,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Predicts the label of each row: the class with the highest probability or score.
 
-        A `FlyNNClassifier` gives all classes the same weight, so that it finds rare classes too. Its label
-        can therefore differ from the most probable class.
+        A `FlyNNClassifier` gives all classes the same weight, so that it finds rare classes too. Its
+        predicted label can therefore differ from the most probable class.
 
         Parameters
         ----------
@@ -66,14 +66,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Predicts the probability of each class. The docstring of the class says how.
+        """Predicts the probability of each class. The docstring of the classifier describes the method.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Finite numbers with magnitudes below 2^80, not scaled. A frame needs the columns of the frame in
-            `fit`, or of the session. If a session made the classifier and describes the columns of a table, X
-            can also be a frame of that table.
+            Finite numbers with magnitudes below 2^80, not scaled. A data frame needs the columns of the frame
+            in `fit`, or the columns of the session. If a session made the classifier and describes the
+            columns of a table, X can also be a data frame with these columns.
 
         Returns
         -------
@@ -85,7 +85,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         NotFittedError
             Before `fit`.
         ValueError
-            If X has another form or other features.
+            If X has a wrong shape or wrong features.
 
         Examples
         --------
@@ -140,7 +140,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return best
 
     def _coded(self, y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.uint16]:
-        """Returns the index of each label among `classes`, in any order. Raises ValueError for another."""
+        """Returns the index of each label in `classes`, in any order. Raises ValueError for other labels."""
         order = np.argsort(classes, kind="stable")
         codes: NDArray[Any] = order[np.searchsorted(classes, y, sorter=order).clip(max=len(classes) - 1)]
         unknown = classes[codes] != y
@@ -150,14 +150,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return small
 
     def _seed_bytes(self) -> bytes:
-        """Returns the seed of a fit. `seed` None draws one; a `random_state` draws it instead of `seed`."""
+        """Returns the seed of a fit: drawn from `random_state`, or if it is None `seed`, or a random seed."""
         if self.random_state is None and self.seed is not None:
             return seed_bytes(self.seed)
         drawn: bytes = check_random_state(self.random_state).bytes(32)
         return drawn
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        # One line, also with a seed of 32 bytes.
+        # The text is one line, also with a seed of 32 bytes.
         usual = inspect.signature(type(self)).parameters
         given = sorted(self.get_params(deep=False).items())
         changed = [(name, value) for name, value in given if repr(value) != repr(usual[name].default)]
@@ -172,7 +172,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._restore()
 
     def _restore(self) -> None:
-        """Makes again what the pickle did not contain."""
+        """Restores the attributes that a pickle does not contain."""
 
 
 class Made(Protocol):
@@ -188,9 +188,9 @@ class Made(Protocol):
 
 
 class SessionClassifier(Classifier):
-    """A classifier that a session can make. It warns before it scores training rows of its session."""
+    """A classifier that a session can make. `score` warns if rows were training rows of the session."""
 
-    # Leaves out the hashes of rows, because they must stay at this peer.
+    # A pickle leaves out the hashes of rows, because they must stay at this peer.
     _unpickled: ClassVar[tuple[str, ...]] = ("_learnt",)
     _learnt: LearntRows | None = None
 
@@ -199,7 +199,7 @@ class SessionClassifier(Classifier):
         raise NotImplementedError
 
     def _features(self, X: Any) -> NDArray[Any]:
-        """Returns the features of rows. A frame can be one of the table that the session describes."""
+        """Returns the features of rows. A data frame can have the columns that the session describes."""
         check_is_fitted(self)
         if self._is_table(X):
             return self._made().prepare(table(X))
@@ -207,7 +207,7 @@ class SessionClassifier(Classifier):
         return rows
 
     def _is_table(self, X: Any) -> bool:
-        """True if `X` is a frame of the table that the session describes, not of its features."""
+        """True if `X` is a data frame with the columns that the session describes, not with the features."""
         made = self._made()
         return made.described and hasattr(X, "columns") and list(X.columns) != made.columns
 
@@ -216,7 +216,7 @@ class SessionClassifier(Classifier):
         raise NotImplementedError
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Computes the scores of each row: logits of a network, or the novelties of the classes, negated.
+        """Computes the scores of each row: logits of a network, or negated novelties of FlyNN.
 
         Parameters
         ----------
@@ -226,8 +226,8 @@ class SessionClassifier(Classifier):
         Returns
         -------
         scores : ndarray of shape (n_samples, n_classes), or (n_samples,) if there are two classes
-            Scores. The class with the highest score is the prediction. Of two classes, it is the second one
-            if the number is above 0.
+            Scores. The class with the highest score is the prediction. With two classes there is one number
+            for each row: the prediction is the second class if the number is above 0.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class SessionClassifier(Classifier):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Returns the accuracy on labelled rows. Warns if some are this peer's training rows in the session.
+        """Returns the accuracy on labelled rows. Warns if some of the rows are this peer's training rows.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ class SessionClassifier(Classifier):
 
 
 def warn(learnt: LearntRows, X: NDArray[Any], labels: NDArray[np.uint16]) -> None:
-    """Warns if rows of the array `X` with these codes of labels equal training rows."""
+    """Warns if some rows of `X`, with these class indices, are training rows."""
     found = each(X, lambda rows, at: learnt.overlap(rows, labels[at : at + len(rows)]))
     text = LearntRows.warning(len(X), sum(part[0] for part in found), sum(part[1] for part in found))
     if text is not None:
@@ -284,5 +284,5 @@ def warn(learnt: LearntRows, X: NDArray[Any], labels: NDArray[np.uint16]) -> Non
 
 
 def shown(value: Any) -> str:
-    """Returns a parameter as an expression of one line."""
+    """Returns a parameter as a Python expression in one line."""
     return f"bytes.fromhex({value.hex()!r})" if isinstance(value, bytes) else repr(value)

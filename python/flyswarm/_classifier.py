@@ -18,27 +18,28 @@ class FlyNNClassifier(SessionClassifier):
 
     Each row is projected by `m` sparse random projections. Its hash has `m` bits, and the bits of the `rho`
     largest projections are set. The model counts, for each class, how often the rows of the class set each
-    bit. Training is a sum of integers: the models of parts add up exactly to the model of all rows.
+    bit. Training is a sum of integers, so the sum of the models of several parts of the rows is exactly the
+    model of all rows.
 
-    A probability follows from the share of the class in the rows and from the novelty of the row to the
-    class. `fit`, or the session that made the model, calibrates the weight of the novelties on held-out rows.
-    Without calibration the probabilities are cautious.
+    The probability of a class is computed from the share of the class in the rows and from the novelty of the
+    row to the class. `fit`, or the session that made the model, calibrates the weight of the novelties on
+    held-out rows. Without calibration the probabilities are cautious.
 
     Parameters
     ----------
     m : int or str, default=16384
-        Number of bits of a hash, or a multiple of the width d of a scaled row such as "256d". The counts need
-        m x n_classes x 4 bytes.
+        Number of bits of a hash, or a multiple such as "256d"; d is the number of values in a scaled row. The
+        counts need m x n_classes x 4 bytes.
     s : int or str or None, default=None
-        Number of features that each projection adds up, from 1 to d, or a multiple such as "0.1d". None means
-        2, or 1 if d is 1.
+        Number of values of a scaled row that each projection adds up, from 1 to d, or a multiple such as
+        "0.1d". None means 2, or 1 if d is 1.
     rho : int or str, default=256
         Number of bits that are set in a hash, 1 to m, or a multiple such as "0.001m".
     gamma : float, default=0.9
-        Decay of a bit's weight each time the bit is set, from 0 to below 1. The "log" scores add 1 - gamma to
-        each count.
+        Factor that reduces a bit's weight each time the bit is set, from 0 to below 1. The "log" scores add
+        1 - gamma to each count.
     readout : {"balanced-log", "log", "balanced-decay", "decay"}, default="balanced-log"
-        Score that a prediction computes from the counts. "decay" is the score of the paper.
+        Kind of score that a prediction computes from the counts. "decay" is the score of the paper.
     scaling : {"soft-bins", "standard", "center", "unit-norm", "range", "none"}, default="soft-bins"
         Scaling of the features. The first three use the means of all rows.
     bins : int, default=8
@@ -54,7 +55,7 @@ class FlyNNClassifier(SessionClassifier):
         If True, `fit` calibrates `predict_proba` on a fifth of the rows (at most 1,000) with a model of the
         other rows. The predicted labels do not change. `partial_fit` and `merge` do not calibrate.
     random_state : int, RandomState or None, default=None
-        If given, each fit draws its seed from it, and `seed` is not used.
+        If given, each fit draws its seed from `random_state`, and `seed` is not used.
 
     Attributes
     ----------
@@ -125,7 +126,7 @@ class FlyNNClassifier(SessionClassifier):
         Raises
         ------
         ValueError
-            If X, y or groups has another form, or a parameter is out of range.
+            If X, y or groups has a wrong shape, or a parameter is out of range.
 
         Examples
         --------
@@ -150,12 +151,12 @@ class FlyNNClassifier(SessionClassifier):
     def partial_fit(self, X, y, classes=None):
         """Fits the classifier to additional rows.
 
-        The result equals that of one `fit` to all rows with `calibrate=False`, bit for bit.
+        The result equals, bit for bit, the result of one `fit` to all rows with `calibrate=False`.
 
         The scalings "center", "standard" and "soft-bins" use the means of all rows. With these scalings the
-        classifier keeps the rows as float32, also in a pickle, and makes the model when it is needed next.
-        `fit` and `from_model` do not keep rows: after them the means stay fixed, and the new rows are scaled
-        with these means.
+        classifier keeps the rows as float32, also in a pickle, and computes the model when it is needed next.
+        `fit` and `from_model` do not keep rows: after these methods the means stay fixed, and `partial_fit`
+        scales new rows with these means.
 
         Parameters
         ----------
@@ -173,7 +174,7 @@ class FlyNNClassifier(SessionClassifier):
         Raises
         ------
         ValueError
-            As `fit`. Also if the classes are missing, or differ from those of the first call.
+            As `fit`. Also if `classes` is missing in the first call, or differs from that of the first call.
 
         Examples
         --------
@@ -213,7 +214,7 @@ class FlyNNClassifier(SessionClassifier):
         return self
 
     def novelties(self, X):
-        """Computes how novel each row is to each class (the paper, Algorithm 1, line 12).
+        """Computes how novel each row is to each class (Algorithm 1 of the paper, line 12).
 
         The class with the lowest novelty is the prediction.
 
@@ -225,7 +226,7 @@ class FlyNNClassifier(SessionClassifier):
         Returns
         -------
         novelties : ndarray of shape (n_samples, n_classes)
-            With the readout "decay" from 0 to rho.
+            With the readout "decay" a novelty is from 0 to rho.
 
         Raises
         ------
@@ -241,10 +242,10 @@ class FlyNNClassifier(SessionClassifier):
         return np.concatenate(each(X, lambda rows, at: model.novelties(rows)))
 
     def merge(self, other):
-        """Adds two models: the result is exactly the model of the rows of both.
+        """Adds two models. The result is exactly the model of the rows of both classifiers.
 
-        With the scalings "center", "standard" and "soft-bins" the models need equal means, unless both come
-        from `partial_fit`, which keeps the rows.
+        With the scalings "center", "standard" and "soft-bins" the models need equal means, unless both
+        classifiers were fitted by `partial_fit`, which keeps the rows.
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class FlyNNClassifier(SessionClassifier):
         for name in ("classes_", "n_features_in_", "feature_names_in_", "_drawn"):
             if hasattr(self, name):
                 setattr(merged, name, getattr(self, name))
-        # This check comes first, because its error names the difference.
+        # This check is first, because its error names the difference.
         if self._kept is None or other._kept is None:
             merged._kept, merged._model = None, self.model_.merge(other.model_)
             return merged
@@ -303,7 +304,7 @@ class FlyNNClassifier(SessionClassifier):
         model : Model
             The model.
         classes : array-like of shape (n_classes,) or None
-            Labels in the order of the model's classes, to use instead of their names.
+            Labels to use instead of the names of the model's classes, in the same order.
 
         Returns
         -------
@@ -332,7 +333,7 @@ class FlyNNClassifier(SessionClassifier):
 
     @property
     def model_(self):
-        """The model, a `Model`. If the classifier keeps rows, the model is made on access.
+        """The `Model`. If the classifier keeps rows, it computes the model on access.
 
         Raises
         ------
@@ -390,7 +391,7 @@ class FlyNNClassifier(SessionClassifier):
         )
 
     def _learn(self, parts, counter=None):
-        """Adds the rows of all `parts` to `counter`, a new one if None. Returns the model of all its rows."""
+        """Adds the rows of all `parts` to `counter`, or to a new counter. Returns the counter's model."""
         counter = self._counter() if counter is None else counter
         if self.scaling in MEASURED:
             for X, _ in parts:

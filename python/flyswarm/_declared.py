@@ -1,4 +1,4 @@
-"""Models of any kind: lists of their tensors for a session file, and what a session has made of them."""
+"""Models of any kind: the list of their tensors for a session file, and their trained weights."""
 
 import fnmatch
 import json
@@ -18,10 +18,10 @@ NAMES = {np.dtype(text): name for name, text in _tensors.TYPES.items() if name !
 
 
 class Declared(Saved, dict):
-    """Fields of the section `fedavg` of a session that trains a model.
+    """Fields of the section `fedavg` of a session that trains a model of the user.
 
-    It has `network`, `tensors` (a list of dicts with `name`, `dtype`, `shape`, `rule` and `range`) and
-    `initial`. `Session.new(..., task="fedavg", fedavg=declared | {"rounds": 20})` makes the session.
+    The fields are `network`, `tensors` (a list of dicts with `name`, `dtype`, `shape`, `rule` and `range`)
+    and `initial`. `Session.new(..., task="fedavg", fedavg=declared | {"rounds": 20})` makes the session.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Declared(Saved, dict):
         self.file = file
 
     def __or__(self, fields):
-        """Returns these fields with others of the section `fedavg`, which count."""
+        """Returns these fields and other `fields` of the section `fedavg`; the others replace equal names."""
         return Declared({**self, **fields}, self.file)
 
 
@@ -51,14 +51,15 @@ def declare(model, rules=None):
     """Lists the tensors of a model for a session.
 
     Tensors of floats are averaged. Whole numbers and booleans, such as `num_batches_tracked`, keep their
-    first values. The range of a tensor leaves room for training; `declared["tensors"]` can be changed.
+    first values. The range of a tensor is large enough for training; you can change `declared["tensors"]`.
 
     Parameters
     ----------
     model : torch.nn.Module, object with `get_weights`, or mapping of str to array
         The model, with the first weights of the session.
     rules : mapping of str to {"average", "keep-own", "first"}, or None
-        Rules for names, which can have `*`: `{"bn*": "keep-own"}`. The last one that fits counts.
+        Rules by name. A name can have `*`, such as `{"bn*": "keep-own"}`. The last rule that fits a tensor
+        counts.
 
     Returns
     -------
@@ -67,7 +68,7 @@ def declare(model, rules=None):
     Raises
     ------
     ValueError
-        If a rule does not exist or fits no tensor.
+        If a rule does not exist, or its name fits no tensor.
     TypeError
         If the model has no tensors, or a tensor has a type that cannot be sent.
 
@@ -93,7 +94,7 @@ def declare(model, rules=None):
 
 
 def weights_of(model):
-    """Returns the arrays of a model by name. Those of bfloat16 are float32."""
+    """Returns the arrays of a model by name. Tensors of bfloat16 become float32."""
     if hasattr(model, "state_dict"):
         values = {name: value.detach().cpu() for name, value in model.state_dict().items()}
         half = lambda value: value.float() if str(value.dtype) == "torch.bfloat16" else value
@@ -105,7 +106,7 @@ def weights_of(model):
 
 
 def dtypes_of(model):
-    """Returns the type of each tensor of a model, by its name in the safetensors format."""
+    """Returns the type of each tensor by the tensor's name. Types are named as in the safetensors format."""
     if hasattr(model, "state_dict"):
         half = [name for name, value in model.state_dict().items() if str(value.dtype) == "torch.bfloat16"]
     else:
@@ -120,12 +121,12 @@ def dtypes_of(model):
 
 
 def tensors_of(session):
-    """Returns the tensors of a session as its file lists them; none if it trains a built-in network."""
+    """Returns the tensors that a session file lists. The list is empty for a built-in network."""
     return tomllib.loads(session.text).get("fedavg", {}).get("tensors", [])
 
 
 class Weights(Saved):
-    """Model that a session of the task "fedavg" has trained, and that only its users can compute.
+    """Weights of a user's own model that a session of the task "fedavg" has trained.
 
     Parameters
     ----------
@@ -135,8 +136,9 @@ class Weights(Saved):
     Attributes
     ----------
     weights_ : dict of str to ndarray
-        The tensors by name, such as for `load_state_dict`. Arrays of bfloat16 are float32. Those with the
-        rule "keep-own" have their first values: the trainer of each peer has its own.
+        The tensors by name, for `load_state_dict` and similar functions. Tensors of bfloat16 are float32.
+        Tensors with the rule "keep-own" have their first values here; the trainer of each peer has its own
+        values.
     classes_ : list of str
         Names of the classes, in the order of their indices.
     digest : str
@@ -145,7 +147,7 @@ class Weights(Saved):
     Raises
     ------
     ValueError
-        If the bytes are not such a file.
+        If the bytes are not such a result file.
 
     Examples
     --------
@@ -177,7 +179,7 @@ class Weights(Saved):
         Raises
         ------
         ValueError
-            If the file is not such a file.
+            If the file is not a result file of a session whose network is "own".
         OSError
             If the file cannot be read.
 
@@ -191,7 +193,7 @@ class Weights(Saved):
         return cls(Path(path).read_bytes())
 
     def scale(self, X):
-        """Scales rows as the session has scaled those that the model was trained on.
+        """Scales rows in the same way as the session has scaled the training rows.
 
         Parameters
         ----------

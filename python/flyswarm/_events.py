@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at a peer. `str(event)` is one readable line.
+    """An event at a peer. `str(event)` is one readable line.
 
     Attributes
     ----------
@@ -16,7 +16,7 @@ class Event:
     time : float
         Seconds since 1970.
     fields : dict
-        Further fields, as `flyswarm join --json` prints them.
+        All other fields, as `flyswarm join --json` prints them.
 
     Examples
     --------

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 
 def numbers(X: Any) -> NDArray[Any]:
-    """Returns rows as an array that an NPZ archive can have. Raises ValueError for other values."""
+    """Returns rows as an array of a type that an NPZ archive can have. Raises ValueError for other values."""
     if hasattr(X, "toarray"):
         raise ValueError("X is sparse, expected a dense array: X.toarray() makes one")
     if np.ma.is_masked(X):
         raise ValueError("X has masked values, expected a plain array: X.filled(numpy.nan) makes one")
     try:
         X = np.asarray(X)
-        # Objects can be numbers. An archive has no half or long floats.
+        # An array of objects can have numbers only. An archive cannot have half or long floats.
         if X.dtype.kind == "O" or X.dtype.kind == "f" and X.dtype.itemsize not in (4, 8):
             X = X.astype(np.float64)
     except (TypeError, ValueError) as problem:

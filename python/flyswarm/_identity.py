@@ -17,9 +17,9 @@ class Identity:
     Attributes
     ----------
     path : pathlib.Path
-        The key file. Ledger, marks and state are kept next to it.
+        The key file. Ledger, marks and state are stored next to it.
     peer_id : str
-        The libp2p peer id, as session files use it.
+        The libp2p peer id, as in session files.
 
     Examples
     --------
@@ -100,16 +100,16 @@ def path_of(key):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Privacy ledger: the budget that the data sets of an identity have spent in private sessions.
+    """Privacy ledger: the budget that private sessions have spent of the data sets of an identity.
 
     Attributes
     ----------
     path : pathlib.Path
         The ledger file.
     datasets : list of dict
-        For each data set its name, the budget spent, and its number of sessions on secret shares.
+        For each data set: its name, the budget spent, and the number of sessions on secret shares.
     charges : list of dict
-        All entries.
+        All entries of the ledger.
 
     Examples
     --------

@@ -30,7 +30,7 @@ from flyswarm._plots import Page, plot
 from flyswarm._program import LOG
 from flyswarm._results import result
 
-# Longest wait in seconds before Ctrl-C is handled.
+# Ctrl-C is handled after at most this number of seconds.
 TICK = 0.1
 # Type of the estimator that a session makes.
 Result = TypeVar("Result")
@@ -44,9 +44,8 @@ class Joined(Generic[Result]):
     ----------
     estimator : FlyNNClassifier, Network, Labels or None
         Depends on the task. "flynn": a fitted classifier. "fedavg" and "fedavg-xclp": the network. "xclp":
-        labels of this peer's rows. "tune": a classifier with the best setting, not fitted. "sketch" and
-        "summary", "glm": None.
-        Always None for a peer without rows.
+        labels of this peer's rows. "tune": a classifier with the best settings, not fitted. "sketch",
+        "summary" and "glm": None. For a peer without rows it is always None.
     receipt : dict
         Record of this peer's part in the session.
     file : bytes
@@ -54,13 +53,13 @@ class Joined(Generic[Result]):
     figures : dict
         Depends on the task. "flynn": quality of the model, with `headline` (a sentence), `warnings`, and
         `pooled`, the figures of all held-out rows. "fedavg" and "fedavg-xclp": loss and accuracy in `rounds`
-        (a list) and `scores` (of the last weights), and the entries of "flynn" if the session holds rows out.
-        "xclp" with `hold_out`: the quality on the hidden labels in `held_out`. "tune": the best setting.
-        "sketch", "summary" and "glm": the contents of the result file. Otherwise empty.
+        (a list) and `scores` (of the final weights), and the entries of "flynn" if the session holds rows
+        out. "xclp" with `hold_out`: the quality on the hidden labels in `held_out`. "tune": the best
+        settings. "sketch", "summary" and "glm": the contents of the result file. Otherwise empty.
     own : str or None
-        This peer's own figures as JSON, for the page.
+        This peer's own figures as JSON, for the report.
     warnings : list of str
-        Warnings of this peer, a sentence each.
+        Warnings for this peer, one sentence each.
     page : Page or None
         With the argument `page` of `join`: the live page with all its events.
     personal : KNNPerClassifier or None
@@ -93,7 +92,7 @@ class Joined(Generic[Result]):
             "rounds": loss and accuracy of each round. "confusion" and "calibration": figures of the held-out
             rows of all peers. None draws the rounds if there are any, otherwise the confusion matrix.
         ax : matplotlib.axes.Axes or None
-            Where to draw. None makes a figure.
+            Axes to draw on. None makes a new figure.
 
         Returns
         -------
@@ -116,21 +115,23 @@ class Joined(Generic[Result]):
         return plot(self.figures, kind, ax)
 
     def table(self, number=0):
-        """Returns a table of a session of the task "summary" or "glm", as its report prints it.
+        """Returns a table of a session of the task "summary" or "glm", as the report shows it.
 
-        Table 1 has the columns "SMD" and "p" if there are groups to compare. "closed" is a number that does
-        not open, or a test that needs one. `to_csv` and `to_markdown` of the data frame export it.
+        Table 1 has the columns "SMD" and "p" if there are groups to compare. "closed" replaces a number that
+        does not open, or a test that needs such a number. `to_csv` and `to_markdown` of the data frame export
+        the table.
 
         Parameters
         ----------
         number : int
-            0 for Table 1 or the coefficients, then the cross tables in the order of the session file or the
-            figures of the fit. `figures` has the numbers.
+            0 is Table 1 or the table of coefficients. The next numbers are the cross tables in the order of
+            the session file, or the figures of the fit. `figures` has the same results as numbers.
 
         Returns
         -------
         table : pandas.DataFrame or list of dict
-            With pandas a data frame; otherwise a dict for each line, with "" for its name.
+            If pandas is installed, a data frame; otherwise a dict for each line, in which "" is the key of
+            the line's name.
 
         Raises
         ------
@@ -180,7 +181,7 @@ class Joined(Generic[Result]):
         return "\n\n".join(parts)
 
     def report(self):
-        """Returns the page about the session, which a notebook shows in the cell.
+        """Returns the report page of the session. A notebook shows this page in the cell.
 
         Returns
         -------
@@ -201,7 +202,7 @@ class Joined(Generic[Result]):
 
     @property
     def own_rows(self):
-        """A sentence that names the opened sums with this peer's rows.
+        """A sentence that names the opened sums that contain this peer's rows.
 
         `receipt["own_rows"]` has the names of these sums.
 
@@ -224,9 +225,9 @@ def join(
     map=None, drop=(), initial=None, hold_out=None, metrics=None, page=None, trace=None,
     personalise=False, trainer=None, weights=None, quiet=False,
 ):  # fmt: skip
-    """Joins as `Session.join` does, until `stop` is set. `trainer` trains instead of the built-in learner.
+    """Joins as `Session.join` does; leaves if `stop` is set. `trainer` replaces the built-in learner.
 
-    If `quiet`, warnings are events only.
+    If `quiet` is True, warnings are only events.
     """
     key = path_text("key", path_of(key), needed=True)
     given = options_of(
@@ -281,7 +282,7 @@ def join(
                     warnings.warn(event.fields["message"], SessionWarning, stacklevel=5)
             LOG.info("%s", line, extra={"event": event.kind})
             if event.kind == "page" and not progress:
-                # The page cannot be opened without the address.
+                # Users cannot open the page without its address.
                 with Progress(session.name) as show:
                     show(event)
             for callback in callbacks:
@@ -318,13 +319,13 @@ def network_key_of(name, value):
 
 
 def joined(session, classes, said, receipt, file, learnt, own, page):
-    """Returns the result of a session. `classes` has the labels of its classes, `said` the warnings."""
+    """Returns the result of a session. `classes` are the labels of its classes, and `said` the warnings."""
     estimator, figures = result(session.task, file, session.classes, classes, receipt, learnt, own)
     return Joined(estimator, receipt, file, figures, own, said, None if page is None else Page(page))
 
 
 def personal_of(session, network, *given):
-    """Returns the personal classifier of a network and this peer's rows, which `given` describes."""
+    """Returns the personal classifier from a network and this peer's rows, which `given` describes."""
     X, codes, groups = network._layers.rows(*source_of(session, *given))
     return network._personalised(X, network.classes_[codes], groups)
 
@@ -335,7 +336,7 @@ def rows_of(session, X, y, label, map=None, drop=()):
 
 
 def source_of(session, X, y, label, map, drop):
-    """Returns the file of rows, its label column, its contents if in memory, the map and columns to drop."""
+    """Returns the file of rows, label column, contents (if in memory), map file, and columns to drop."""
     map, drop = path_text("map", map), texts("drop", drop)
     if isinstance(X, (str, os.PathLike)):
         if y is not None:
@@ -347,8 +348,8 @@ def source_of(session, X, y, label, map, drop):
     frame = hasattr(X, "columns")
     described = tomllib.loads(session.text).get("table")
     if frame and described is not None:
-        # The session describes the columns, so the frame is passed unchanged, including texts and missing
-        # values.
+        # The session describes the columns, so the data frame is passed on unchanged, with its texts and
+        # missing values.
         return "X", None, table(X, labels, described.get("label", "label")), map, drop
     columns = [str(column) for column in X.columns] if frame else None
     return "X", "none" if labels is None else "last", archive(X, labels, columns), map, drop
@@ -364,7 +365,7 @@ def labels_of(session, X, y):
 
 @contextlib.contextmanager
 def leaving(running):
-    """Leaves the session after an exception in the block, and waits until it has ended."""
+    """Leaves the session after an exception in the block, and waits until the peer has ended."""
     try:
         yield
     except BaseException:

@@ -10,7 +10,7 @@ from flyswarm._flyswarm import SessionRows
 from flyswarm._personal import KNNPerClassifier
 from flyswarm._plots import Page
 
-# Type of the estimator that a session makes. The type of a session that is loaded is not known.
+# Type of the estimator that a session makes. It is `Any` for a session that is loaded from a file.
 Result = TypeVar("Result", default=Any)
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def name_of(label: Any, names: Collection[str]) -> str:
-    """Returns the name of a label: its text. The float 3.0 is also the class "3" of `names`."""
+    """Returns the name of a label, which is its text. The float 3.0 also matches the class "3" of `names`."""
     text = str(label)
     if text not in names and isinstance(label, float | np.floating) and float(label).is_integer():
         whole = str(int(label))
@@ -33,16 +33,16 @@ def named(y: ArrayLike, names: Sequence[str]) -> list[str]:
 
 
 def codes_of(y: ArrayLike, names: Sequence[str], unknown: int) -> NDArray[np.uint16]:
-    """Returns the index of each label's class. A label that is not a class gets the code `unknown`."""
+    """Returns the class index of each label. A label that is not a class gets the index `unknown`."""
     codes = {name: code for code, name in enumerate(names)}
     return np.array([codes.get(name, unknown) for name in named(y, names)], dtype=np.uint16)
 
 
 def typed(names: Sequence[str], y: Any) -> NDArray[Any]:
-    """Returns the classes `names` as labels of the type of `y`, in their order.
+    """Returns the classes `names`, in the same order, as labels of the type of `y`.
 
-    A peer need not have rows of every class: the label of such a class is made from its name. If a name does
-    not fit the type of `y`, the result is an array of objects, with this class as a text.
+    If this peer has no rows of a class, the label of the class is made from its name. If a name does not fit
+    the type of `y`, the result is an array of objects, and the label of this class is a text.
     """
     if y is None:
         return np.asarray(names)
@@ -63,7 +63,7 @@ def typed(names: Sequence[str], y: Any) -> NDArray[Any]:
 
 
 def converted(name: str, dtype: np.dtype[Any]) -> Any:
-    """Returns the label of the type `dtype` with this name, or the name if there is none."""
+    """Returns the label of the type `dtype` with this name, or if there is no such label the name itself."""
     try:
         if dtype.kind == "b":
             return {"True": True, "False": False}[name]
@@ -79,9 +79,9 @@ def converted(name: str, dtype: np.dtype[Any]) -> Any:
 
 
 def with_gaps(found: Sequence[str], names: Sequence[str], classes: NDArray[Any]) -> NDArray[Any]:
-    """Returns labels from names of `names`, of the type of `classes`. "" is the label of no class.
+    """Returns labels of the type of `classes` from names in `names`. The name "" means no class.
 
-    This label is "" for texts, -1 for integers, NaN for floats, and None for other types.
+    The label for no class is "" for texts, -1 for integers, NaN for floats, and None for other types.
     """
     kind = classes.dtype.kind
     missing: Any = {"U": "", "O": "", "f": np.nan, "i": -1, "u": -1}.get(kind)

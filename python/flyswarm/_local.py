@@ -29,7 +29,7 @@ class Federation(list):
     names : list of str
         Names of the peers.
     session : Session
-        The session, with the keys of this run.
+        The session of this run, with new keys.
 
     Examples
     --------
@@ -69,20 +69,20 @@ class Federation(list):
 def local(session, parts, *, trainers=None, progress=False, on_event=None, **given):
     """Runs a whole federation on this machine: all peers of a session, each with its part of the rows.
 
-    Each peer is a real node that is connected to the others over loopback. The peers have new keys, and the
-    session has the same settings. Nothing stays on the disk, unless the session fails after a round of
-    training: then the file `NAME.round` in the working directory has the common weights of the last round,
-    and the error names it. An earlier file of this name becomes `NAME.before.round`.
+    Each peer is a real node that is connected to the others over loopback. The peers have new keys; the
+    settings of the session stay the same. No file stays on the disk unless the session fails after a round of
+    training. Then the file `NAME.round` in the working directory has the common weights of the last round,
+    and the error names this file. An earlier file of this name is renamed to `NAME.before.round`.
 
     Parameters
     ----------
     session : Session
         The session. Its peer ids are replaced.
     parts : sequence of (X, y), or mapping of peer to (X, y)
-        Rows and labels of each peer, as in `Session.join`; one part for each peer of the session. A sequence
-        is in the alphabetical order of the names of the peers.
+        Rows and labels of each peer, as in `Session.join`: one part for each peer of the session. A sequence
+        has the parts in the alphabetical order of the peers' names.
     trainers : sequence, mapping or None
-        Task "fedavg": a trainer for each peer, as in `FedAvg`, or a `FedAvg` with it. None uses the built-in
+        Task "fedavg": for each peer a trainer, as in `FedAvg`, or a `FedAvg` object. None uses the built-in
         learner.
     progress : bool, default=False
         If True, shows the events of the first peer: in one cell of a notebook, or on standard error. At the
@@ -100,10 +100,10 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
     Raises
     ------
     ValueError
-        If the number or names of the parts are not those of the session's peers.
+        If the parts do not match the number or the names of the session's peers.
     BaseException
-        The exception of the first peer that failed, with its name as a note. The other peers leave. A
-        further note names the file of weights, if the text does not.
+        The exception of the first peer that failed, with the name of the peer as a note. The other peers
+        leave. If the exception's text does not name the file of weights, a further note does.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def local(session, parts, *, trainers=None, progress=False, on_event=None, **giv
 
 
 def keep_rounds(folder, path, error):
-    """Moves the weights of the last round from the keys' folder to `path`. The error or its note says it."""
+    """Moves the weights of the last round from the keys' folder to `path`. The error then names `path`."""
     files = sorted(folder.glob("*/*.round"), key=lambda file: file.stat().st_mtime_ns)
     if not files:
         return
@@ -155,13 +155,13 @@ def keep_rounds(folder, path, error):
 
 
 def new_key(folder):
-    """Makes a key in a folder of its own, because a peer's state is next to its key."""
+    """Makes a key in its own folder, because a peer's state is next to its key."""
     folder.mkdir()
     return Identity.new(folder / "key")
 
 
 def by_name(what, values, names):
-    """Returns a value for each name. Raises ValueError if the values are not as many, or have other names."""
+    """Returns a value for each name. Raises ValueError if the number of values or their names differ."""
     if isinstance(values, Mapping):
         if {*values} != {*names}:
             raise ValueError(f"{what} has the names {sorted(values)}, expected {sorted(names)}")
@@ -185,7 +185,7 @@ def with_ids(text, ids):
 
 
 def run(session, keys, parts, trainers, progress, on_event, given):
-    """Joins with all peers. Returns their results, or raises the exception of the first that failed."""
+    """Joins with all peers. Returns their results, or raises the exception of the first peer that failed."""
     results, happened, addresses, stop = {}, queue.Queue(), {}, threading.Event()
 
     def peer(name):

@@ -15,17 +15,18 @@ from flyswarm._saved import Saved
 
 
 class Network(Saved, SessionClassifier):
-    """Network that a session of the task "fedavg" has trained. Probabilities are the softmax of its scores.
+    """Network that a session of the task "fedavg" has trained. Probabilities are the softmax of the scores.
 
-    It is fitted from the start and cannot be fitted again. Wrappers of scikit-learn that fit their estimator,
-    such as `Pipeline` and `CalibratedClassifierCV`, need `sklearn.frozen.FrozenEstimator(network)`.
+    A `Network` is already fitted and cannot be fitted again. Wrappers of scikit-learn that fit their
+    estimator, such as `Pipeline` and `CalibratedClassifierCV`, need
+    `sklearn.frozen.FrozenEstimator(network)`.
 
     Parameters
     ----------
     file : bytes
         Result file of a session, in the safetensors format.
     classes : array-like of shape (n_classes,) or None
-        Labels in the order of the network's classes, to use instead of their names.
+        Labels to use instead of the names of the network's classes, in the same order.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class Network(Saved, SessionClassifier):
     Raises
     ------
     ValueError
-        If the bytes are not such a file, or the number of classes differs from that of the network.
+        If the bytes are not a network file, or the number of classes differs from that of the network.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class Network(Saved, SessionClassifier):
     """
 
     def __init__(self, file, classes=None):
-        """Reads the file of a network. Raises ValueError if it is not such a file."""
+        """Reads the file of a network. Raises ValueError if it is not a network file."""
         self.file = file
         self.classes = classes
         self._layers = Layers.decode(file)
@@ -89,7 +90,7 @@ class Network(Saved, SessionClassifier):
         Raises
         ------
         ValueError
-            If the file is not such a file.
+            If the file is not a network file.
         OSError
             If the file cannot be read.
 
@@ -104,7 +105,7 @@ class Network(Saved, SessionClassifier):
         return cls(Path(path).read_bytes(), classes)
 
     def to_onnx(self, path):
-        """Writes the network with its scaling as a graph of ONNX. `docs/python.md` describes it.
+        """Writes the network with its scaling as an ONNX graph. `docs/python.md` describes the graph.
 
         Parameters
         ----------
@@ -129,7 +130,7 @@ class Network(Saved, SessionClassifier):
         call("onnx", self.file, out=path_text("path", path, needed=True))
 
     def fit(self, X, y=None):
-        """Refuses, because a network is fitted from the start.
+        """Always raises an error, because a network is already fitted.
 
         Parameters
         ----------
@@ -154,12 +155,12 @@ class Network(Saved, SessionClassifier):
         )
 
     def personalise(self, X, y, groups=None, **given):
-        """Makes a classifier for a user from this network and the user's own rows (kNN-Per).
+        """Makes a personal classifier from this network and a user's own rows (kNN-Per).
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-            Own rows, as in `predict_proba`.
+            The user's own rows, as in `predict_proba`.
         y : array-like of shape (n_samples,)
             Their labels.
         groups : array-like of shape (n_samples,) or None
@@ -170,7 +171,7 @@ class Network(Saved, SessionClassifier):
         Returns
         -------
         personal : KNNPerClassifier
-            A fitted classifier. Its neighbours are found in the hidden layer.
+            A fitted classifier. It compares rows by their values in the last hidden layer.
 
         Raises
         ------
@@ -188,7 +189,7 @@ class Network(Saved, SessionClassifier):
         return KNNPerClassifier(FrozenEstimator(self), **given).fit(X, y, groups=groups)
 
     def _personalised(self, X, y, groups):
-        """Returns the personal classifier for features that this network's own reader has put in order."""
+        """Returns the personal classifier for features in the order of this network."""
         network = Network(self.file, self.classes_)
         names = vars(network).pop("feature_names_in_", None)
         personal = network.personalise(X, y, groups)
@@ -211,7 +212,7 @@ class Network(Saved, SessionClassifier):
         return True
 
     def transform(self, X):
-        """Computes the values of the last hidden layer; of a network without one the scaled features.
+        """Computes the values of the last hidden layer, or the scaled features if there is no hidden layer.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ from flyswarm._arguments import (
 )
 from flyswarm._program import LOG
 
-# Arguments with fields of the section of that name.
+# Arguments that hold the fields of the section with the same name.
 SECTIONS = (
     "data", "evaluate", "flynn", "tune", "xclp", "pseudo_labels", "sketch", "fedavg", "custom", "privacy",
     "timing", "limits",
@@ -72,7 +72,7 @@ def place(peer: Any, id: Any) -> tuple[str, list[str]]:
 
 
 def features_of(features: Any) -> tuple[int | None, list[str]]:
-    """Returns the number of features, or None and their names."""
+    """Returns the number of features and no names, or None and the names."""
     if features is None:
         return None, []
     if isinstance(features, str):
@@ -126,7 +126,7 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError(f"{name} is {given[name]!r}, expected a mapping of fields")
     fields: dict[str, Any] = {}
     for name, value in plain(given["set"] or {}).items():
-        # A name with dots is that of a field in a section.
+        # A name with dots names a field in a section.
         *sections, last = name.split(".")
         place = fields
         for section in sections:

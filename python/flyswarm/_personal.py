@@ -16,17 +16,17 @@ from flyswarm._rows import each, grouped
 
 
 class KNNPerClassifier(Classifier):
-    """Classifier personalised with a user's own rows (Marfoq et al., kNN-Per, ICML 2022, section 3).
+    """Classifier that is personalised with a user's own rows (Marfoq et al., kNN-Per, ICML 2022, section 3).
 
-    The probabilities of the k nearest own rows are mixed with those of a classifier: part x neighbours +
-    (1 - part) x classifier. To personalise the classifier of a session, pass
+    The probabilities from the k nearest own rows are mixed with those of a classifier: part x neighbours + (1
+    - part) x classifier. To personalise the classifier of a session, pass
     `sklearn.frozen.FrozenEstimator(classifier)`. A frozen classifier is not fitted again.
 
     Parameters
     ----------
     estimator : classifier or None, default=None
-        Classifier with `predict_proba`, which is fitted to the rows. None means a `FlyNNClassifier`. A
-        `Network` is used as it is.
+        Classifier with `predict_proba`. `fit` fits it to the rows; a `Network` is not fitted again. None
+        means a `FlyNNClassifier`.
     represent : callable or None, default=None
         Function from an array of rows to an array of representations of shape (n_samples, width). None
         uses the hidden layer of a `Network`. For other classifiers it subtracts the mean of each feature and
@@ -36,18 +36,18 @@ class KNNPerClassifier(Classifier):
     scale : float, default=1.0
         Divisor of the distances, above 0 and at most 1e9.
     part : float or None, default=None
-        Weight of the neighbours, 0 to 1. None chooses it by cross-validation.
+        Weight of the neighbours, 0 to 1. None chooses the weight by cross-validation.
     cv : int, default=5
         Number of folds of this cross-validation, at least 2.
     seed : int or bytes or None, default=0
         Seed that assigns rows to folds, an int from 0 to 2^256 - 1 or 32 bytes. None draws one in each fit.
     random_state : int, RandomState or None, default=None
-        If given, each fit draws its seed from it, and `seed` is not used.
+        If given, each fit draws its seed from `random_state`, and `seed` is not used.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, those of `estimator_`.
+        The labels of `estimator_`.
     estimator_ : classifier
         The fitted classifier.
     part_ : float
@@ -69,7 +69,7 @@ class KNNPerClassifier(Classifier):
     array([0, 1, 2])
     """
 
-    # `_restore` makes the store again from keys and codes.
+    # `_restore` makes the store again from keys and class indices.
     _unpickled = ("_store",)
 
     def __init__(
@@ -100,7 +100,7 @@ class KNNPerClassifier(Classifier):
         X : array-like or frame of shape (n_samples, n_features)
             Finite numbers with magnitudes below 2^80.
         y : array-like of shape (n_samples,)
-            Labels. With a frozen estimator, only labels among its classes.
+            Labels. With a frozen estimator, all labels must be among its classes.
         groups : array-like of shape (n_samples,) or None
             Group of each row, such as the patient. Rows of one group are never split between training and
             the choice of the weight. If `fit` of the estimator takes groups, they are passed to it.
@@ -112,7 +112,7 @@ class KNNPerClassifier(Classifier):
         Raises
         ------
         ValueError
-            If X, y or groups has another form, a label is not among the classes, or a parameter is out of
+            If X, y or groups has a wrong shape, a label is not among the classes, or a parameter is out of
             range.
 
         Examples
@@ -125,7 +125,7 @@ class KNNPerClassifier(Classifier):
         base = FlyNNClassifier() if self.estimator is None else self.estimator
         if isinstance(base, Network):
             base = FrozenEstimator(base)
-        # A frame keeps the column names from the classifier's training.
+        # A data frame keeps the column names that the classifier was trained with.
         rows, table = X, has_table(base, X)
         X, y = validate_data(self, base.estimator._features(X) if table else X, y)
         check_classification_targets(y)
@@ -150,12 +150,12 @@ class KNNPerClassifier(Classifier):
 
     @staticmethod
     def _fitted(base, X, y, groups, rows):
-        """Returns a copy of `base`, fitted to `rows` of `y` and `groups`. `X` has only these rows."""
+        """Returns a copy of `base`, fitted to `X` with the entries `rows` of `y` and `groups`."""
         takes = groups is not None and has_fit_parameter(base, "groups")
         return clone(base).fit(X, y[rows], **({"groups": groups[rows]} if takes else {}))
 
     def _chosen(self, base, X, y, codes, groups, pairs):
-        """Returns the weight that predicts most rows correctly in cross-validation.
+        """Returns the weight that gives the most right predictions in cross-validation.
 
         The model for a row is fitted without the row and without the other rows of its group.
         """
@@ -199,6 +199,6 @@ class KNNPerClassifier(Classifier):
 
 
 def has_table(base, X):
-    """True if `X` is a frame of the table that the session of the frozen classifier `base` describes."""
+    """True if `X` is a data frame with the columns that the session of the classifier `base` describes."""
     shared = getattr(base, "estimator", None)
     return isinstance(shared, SessionClassifier) and shared._is_table(X)

@@ -1,16 +1,16 @@
-"""Plots and the page of a session's result. matplotlib is imported only when a plot is made."""
+"""Plots of a result, and its report page. matplotlib is imported only when a plot is made."""
 
 import html
 from pathlib import Path
 
 
 class Page:
-    """The page about a session, as `flyswarm join` writes it. A notebook shows it in the cell.
+    """The report page of a session, as `flyswarm join` writes it. A notebook shows the page in the cell.
 
     Parameters
     ----------
     html : str
-        The page. It loads nothing from elsewhere.
+        The page as HTML. It loads nothing from the network.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Page:
         return f"Page({len(self.html)} characters)"
 
     def _repr_html_(self):
-        # The frame keeps the styles of page and notebook apart, and runs no scripts.
+        # An HTML frame separates the styles of the page from those of the notebook, and runs no scripts.
         text = html.escape(self.html, quote=True)
         return f'<iframe sandbox srcdoc="{text}" style="width: 100%; height: 40em; border: 0"></iframe>'
 
@@ -90,7 +90,7 @@ def rounds(figures):
 
 
 def pooled(figures):
-    """Returns the figures of the common result on held-out rows, of all peers or of this peer."""
+    """Returns the figures of the result on held-out rows, those of all peers or those of this peer."""
     found = (figures.get("pooled") or figures.get("held_out") or {}).get("swarm")
     if found is None:
         raise ValueError("the result has no figures of held-out rows: the session holds no rows out")
@@ -124,7 +124,7 @@ def calibration(figures):
     def draw(ax):
         stated = [each["stated"] for each in found]
         right = [each["right"] for each in found]
-        # Rounding can put a limit on the other side of the value.
+        # After rounding, a limit of the interval can be on the wrong side of the value.
         low = [max(0.0, each["value"] - each["low"]) for each in right]
         high = [max(0.0, each["high"] - each["value"]) for each in right]
         ax.plot([0, 1], [0, 1], color="gray", linestyle=":")

@@ -11,7 +11,7 @@ LOG = logging.getLogger("flyswarm")
 
 
 def call(command: str, contents: bytes | None = None, **values: Any) -> str:
-    """Returns the output of a command of the program. Raises its error."""
+    """Returns the output of a command of the program. Raises the error of the command."""
     text, error = called(command, contents, **values)
     if error is not None:
         with arguments_named():
@@ -20,9 +20,9 @@ def call(command: str, contents: bytes | None = None, **values: Any) -> str:
 
 
 def called(command: str, contents: bytes | None = None, **values: Any) -> tuple[str, Exception | None]:
-    """Returns the output of a command of the program, and its error or None. Logs its messages.
+    """Returns the output of a command of the program, and its error or None. Logs the command's messages.
 
-    `contents` is a file that is only in memory.
+    `contents` has the contents of a file that is only in memory.
     """
     text, said, error = _flyswarm.call(json.dumps({command: values}), contents)
     for line in said:

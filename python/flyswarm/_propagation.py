@@ -16,8 +16,8 @@ class LabelPropagation(Classifier):
     Source: Scott, Yeo & Lampert, XCLP, Algorithm 1.
 
     Each row becomes a binary code. The Hamming distances of the codes give a graph of nearest neighbours, and
-    labels spread over this graph in integer arithmetic. The result equals, bit for bit, that of a session of
-    the task "xclp" with the same rows. Fitting n rows needs about 24 n^2 bytes of memory.
+    labels spread over this graph in integer arithmetic. The result equals, bit for bit, the result of a
+    session of the task "xclp" with the same rows. Fitting n rows needs about 24 n^2 bytes of memory.
 
     Probabilities come from the scores of the nearest fitted rows, weighted by similarity. All classes have
     the same probability if no neighbour has a label.
@@ -29,11 +29,12 @@ class LabelPropagation(Classifier):
     neighbours : int, default=10
         Number of neighbours of a row.
     alpha : float, default=0.99
-        Propagation parameter of the paper, above 0 and at most 0.999. Labels spread further if it is larger.
+        Propagation parameter of the paper, above 0 and at most 0.999. With a larger alpha, labels spread
+        further.
     steps : int or None, default=None
         Number of propagation steps. None means the number that alpha requires.
     power : int, default=1
-        Exponent of the similarities, which are cosines to this power, 1 to 16.
+        Exponent of the similarities, 1 to 16. A similarity is a cosine to this power.
     balance : bool, default=False
         If True, each label has the weight 1 / (number of labels of its class).
     scaling : {"center", "standard", "unit-norm", "soft-bins", "none"}, default="center"
@@ -43,16 +44,16 @@ class LabelPropagation(Classifier):
     seed : int or bytes or None, default=0
         Public seed, an int from 0 to 2^256 - 1 or 32 bytes. None draws one in each fit.
     random_state : int, RandomState or None, default=None
-        If given, each fit draws its seed from it, and `seed` is not used.
+        If given, each fit draws its seed from `random_state`, and `seed` is not used.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, without -1.
     transduction_ : ndarray of shape (n_samples,)
-        Label of each row; -1 if no label reaches it.
+        Label of each row; -1 if no label reaches the row.
     label_distributions_ : ndarray of shape (n_samples, n_classes)
-        Scores, in multiples of 1/64 of the sum of each row.
+        Scores. The score of a class is a multiple of 1/64 of the sum of its row.
     n_features_in_ : int
         Number of features of a row.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -66,7 +67,7 @@ class LabelPropagation(Classifier):
     array([0, 0, 0, 1, 1, 1])
     """
 
-    # `_restore` makes the propagation again from its arguments.
+    # `_restore` computes the propagation again from its arguments.
     _unpickled = ("_propagation",)
 
     def __init__(
@@ -110,7 +111,7 @@ class LabelPropagation(Classifier):
         Raises
         ------
         ValueError
-            If X or y has another form, no label is known, or a parameter is out of range.
+            If X or y has a wrong shape, no label is known, or a parameter is out of range.
 
         Examples
         --------

@@ -17,17 +17,17 @@ from flyswarm._network import Network
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Result of a session of the task "xclp" for this peer's own rows, in their order.
+    """Result of a session of the task "xclp" for this peer's own rows, in the order of the rows.
 
     Attributes
     ----------
     transduction_ : ndarray of shape (n_samples,)
-        Label of each row, of the type of the labels in `join`. A row that no label reaches has "" among
-        texts, -1 among integers, NaN among floats, and None among other labels.
+        Label of each row, with the type of the labels in `join`. A row that no label reaches has "" if labels
+        are texts, -1 if they are integers, NaN if they are floats, and None otherwise.
     confidence_ : ndarray of shape (n_samples,)
         Confidence of each label, 0 to 1.
     inferred_ : ndarray of shape (n_samples,), bool
-        True if the session inferred the label; False if the label was given, or the row has none.
+        True if the session inferred the label; False if the label was given, or if the row has no label.
     disputed_ : ndarray of shape (n_samples,), bool
         True if the given label of the row differs from the label of its neighbours.
     classes_ : ndarray of shape (n_classes,)
@@ -54,7 +54,7 @@ class Labels:
 
 
 def labels(file, names, classes):
-    """Reads the labels from a file of `flyswarm join`. `classes` has the labels of the classes `names`."""
+    """Reads the labels from a result file. `classes` has the label of each class in `names`."""
     rows = list(csv.DictReader(io.StringIO(file.decode())))
     column = lambda name: np.array([row[name] for row in rows], dtype=np.str_)
     inferred, disputed = column("source") == "inferred", column("disputed") == "yes"
@@ -64,7 +64,7 @@ def labels(file, names, classes):
 
 
 def best(file):
-    """Returns an estimator, not fitted, with the best setting of a session of the task "tune"."""
+    """Returns an estimator that is not fitted, with the best settings of a session of the task "tune"."""
     found = tomllib.loads(file.decode())
     flynn, scaling = found["flynn"], found["scaling"]
     bins = {}
@@ -77,9 +77,9 @@ def best(file):
 def result(task, file, names, classes, receipt, learnt=None, own=None):
     """Returns the estimator of a session of `task` and its figures, from the result file.
 
-    `classes` has the labels of the session's classes `names`, in the type of the labels in `join`. A peer
-    without rows gets None and an empty dict. The estimator warns before it scores rows of `learnt`.
-    `own` has this peer's own figures as JSON.
+    `classes` has the label of each class in `names`, with the type of the labels in `join`. A peer without
+    rows gets None and an empty dict. The estimator's `score` warns if rows are in `learnt`. `own` has this
+    peer's own figures as JSON.
     """
     if not file:
         return None, {}

@@ -17,11 +17,11 @@ LIMIT = 2.0**80
 
 
 def chunks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yields (first row, rows) for each chunk of the array `X`. float32 in C order is not copied."""
+    """Yields (first row, rows) for each chunk of the array `X`. A float32 array in C order is not copied."""
     step = max(1, min(ROWS, NUMBERS // max(1, X.shape[1])))
     for first in range(0, X.shape[0], step):
         part = X[first : first + step]
-        # Code below refuses a number that does not fit a float32.
+        # The code below refuses a number that does not fit a float32.
         with np.errstate(over="ignore"):
             yield first, np.ascontiguousarray(part, dtype=np.float32)
 
@@ -53,7 +53,7 @@ def seed_bytes(seed: int | bytes) -> bytes:
 
 
 def grouped(groups: Any, rows: int) -> tuple[list[str], NDArray[np.uint32]] | None:
-    """Returns the names of the groups and the index of each row's group; None without groups.
+    """Returns the names of the groups and the group index of each row, or None if there are no groups.
 
     Raises ValueError if the number of groups differs from `rows`, or a row has no group.
     """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 class Saved:
-    """A result whose file is in memory.
+    """A result with its file in memory.
 
     Attributes
     ----------
@@ -18,8 +18,8 @@ class Saved:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file. An existing file is replaced.
 
-        The program reads the file of a `Network`. Every peer needs that of a `Declared`, next to the session
-        file or as `initial=`.
+        The program `flyswarm` reads the file of a `Network`. Every peer needs the file of a `Declared`, next
+        to the session file or as the argument `initial`.
 
         Parameters
         ----------

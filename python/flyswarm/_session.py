@@ -101,38 +101,39 @@ class Session(Generic[Result]):
         timing=None,
         limits=None,
     ):
-        """Makes a session. Tasks have different arguments: `flyswarm session new TASK --help` explains them.
+        """Makes a session. `flyswarm session new TASK --help` explains the arguments of each task.
 
         Parameters
         ----------
         name : str
             Name of the session.
         peers : mapping of str to str or Identity
-            Names of at least three peers with their peer ids; "ID@MULTIADDR" if an address is known.
+            Names of at least three peers with their peer ids, or with "ID@MULTIADDR" if an address is known.
         task : str
             Name of the task: "flynn", "tune", "xclp", "sketch", "fedavg" or "fedavg-xclp".
         features : int, iterable of names, or None
-            Number of features, or their names; rows with names must then use these.
+            Number of features, or names of all features. If you give names, rows with column names must have
+            the same names.
         classes : iterable of labels, str, or None
-            The labels of all peers. A text is a range such as "0..9", or has names between commas.
+            The classes of all peers. A text is a range such as "0..9", or a list of names separated by
+            commas.
         from_, label, group, map, min_rows
-            Description of the columns: a file like the rows of all peers, its label column (as in `join`),
-            the column that groups rows, a map file, and the least rows with a text before the others see the
-            text.
+            Description of the columns: a file of rows, its label column (as in `join`), the column that
+            groups rows, a map file, and the smallest number of rows with a text that other peers may see.
         epsilon : float or None
             Budget of differential privacy.
         network, hidden, rounds, initial, after, refresh
             Task "fedavg": the network, the units of its hidden layers, the number of rounds, and the network
-            file to start from. Task "fedavg-xclp" also has `after` and `refresh`.
+            file to start from. The task "fedavg-xclp" also has `after` and `refresh`.
         paper_settings, settings, tuning, candidates, no_evaluate
-            Tasks "flynn" and "tune": where settings come from, and whether rows are held out.
+            Tasks "flynn" and "tune": the source of the settings, and whether rows are held out.
         hash, open_distances, pairwise, choose
             Task "sketch".
         hamming, balance, few_rows, large_owner
             Task "xclp".
         set, data, evaluate, flynn, tune, xclp, pseudo_labels, sketch, fedavg, custom, privacy, timing, limits
-            Mappings with fields of the section of that name, such as `timing={"start_wait_ms": 5000}`.
-            `set={"min_peers": 3}` has fields before the first section.
+            Mappings with the fields of a section, such as `timing={"start_wait_ms": 5000}`.
+            `set={"min_peers": 3}` sets fields before the first section.
 
         Returns
         -------
@@ -143,14 +144,14 @@ class Session(Generic[Result]):
         ValueError
             If an argument is out of range, does not fit the task, or a field is unknown.
         TypeError
-            If there is no such argument, or it has another type.
+            If an argument is unknown or has a wrong type.
 
         Examples
         --------
         >>> Session.new("wards", keys, features=4, classes=["ill", "well"])
         Session('wards', task='flynn')
         """
-        # Before any other local name.
+        # `locals()` must be called before any other local name is set.
         given = dict(locals())
         return cls(new_session(name, peers, task, given))
 
@@ -208,7 +209,7 @@ class Session(Generic[Result]):
             file.write(self.text)
 
     def show(self):
-        """Returns all settings, with defaults filled in.
+        """Returns all settings, including those with default values.
 
         Returns
         -------
@@ -247,7 +248,7 @@ class Session(Generic[Result]):
 
     @property
     def task(self):
-        """Name of the task: "flynn", "xclp", "sketch", "fedavg", "fedavg-xclp" or "tune".
+        """Name of the task, such as "flynn" or "fedavg".
 
         Examples
         --------
@@ -281,7 +282,7 @@ class Session(Generic[Result]):
         key : Identity or path or None
             Key of this peer. None means the default key of the program.
         wait : int or None
-            Longest time in seconds to look for the other peers, 1 to 3600; None means 15.
+            Maximum time in seconds to look for the other peers, 1 to 3600; None means 15.
         listen : sequence of str
             Addresses to listen on.
         no_mdns : bool, default=False
@@ -294,7 +295,7 @@ class Session(Generic[Result]):
         Returns
         -------
         findings : list of dict
-            Findings with `level`, `check`, `peer`, `text` and `advice`. The last one is the verdict, with
+            Findings with `level`, `check`, `peer`, `text` and `advice`. The last finding is the verdict, with
             `could_start`, `ready` and `needed`.
 
         Raises
@@ -327,7 +328,7 @@ class Session(Generic[Result]):
         for found in findings:
             words = [name for name in ("text", "advice") if name in found]
             found.update({name: in_words_of_python(found[name]) for name in words})
-        # The verdict that the session could not start is a finding, not an error.
+        # If the session could not start now, that is a finding, not an error.
         if error is not None and not (findings and findings[-1].get("check") == "verdict"):
             raise error
         return findings
@@ -394,16 +395,17 @@ class Session(Generic[Result]):
         Parameters
         ----------
         X : array or frame of shape (n_samples, n_features), path, or None
-            Rows of this peer. A path names a file that `flyswarm join` can read. None joins without rows.
+            Rows of this peer, or the path of a file that `flyswarm join` can read. None means to join without
+            rows.
         y : array-like of shape (n_samples,) or None
-            Class of each row: a label whose text is a name of the session's classes. The result has labels
-            of the same type. With the tasks "xclp" and "fedavg-xclp" the values None, NaN and "" mean
-            unknown, and so does -1 unless it is a class.
+            Class of each row: a label whose text is the name of a class of the session. The result has labels
+            of the same type. In the tasks "xclp" and "fedavg-xclp" the values None, NaN and "" mean an
+            unknown label, and so does -1 unless it is a class.
         key : Identity or path
             Identity of this peer.
         on_event : callable or None
-            Function that is called with each `Event`, in this thread. If it raises, the session ends and the
-            exception is raised.
+            Function that is called with each `Event`, in this thread. If the function raises an exception,
+            this peer leaves, and `join` raises the exception.
         progress : bool, default=False
             If True, shows events: in one cell of a notebook, or on standard error outside a notebook.
         label : str, int or None
@@ -419,17 +421,18 @@ class Session(Generic[Result]):
         dataset : str or None
             For a private session: name of the rows in the privacy ledger.
         budget : float or None
-            For a private session: the most that these rows may have spent including this session.
+            For a private session: the maximum that these rows may have spent in total, including this
+            session.
         strict : bool, default=False
-            If True, leaves the session before any rows are counted if a column of this peer looks wrong
-            compared with those of the other peers.
+            If True and a column of this peer differs suspiciously from the other peers' columns, the peer
+            leaves before the result counts its rows.
         yes : bool, default=False
             If True, joins a private session even if its forecast is poor.
         addresses : mapping of str to str or None
             Addresses of peers by peer id, in addition to those of the session file. Entries that are added
             while the session runs are used too.
         map : path or None
-            TOML file that describes how the rows of this site differ, as for `flyswarm join`.
+            Map file, as for `flyswarm join`: how the rows of this peer differ from the session.
         drop : sequence of str
             Names of columns to leave out.
         initial : path or None
@@ -440,14 +443,14 @@ class Session(Generic[Result]):
         metrics : int, str or None
             Port or "ADDRESS:PORT" that serves metrics for Prometheus while the session runs.
         page : int, str or None
-            Port or "ADDRESS:PORT" that shows the running session in a browser; port 0 takes a free one. The
-            event "page" has the address, which contains a secret and is also printed. At the end
-            `joined.page` has the page with all events.
+            Port or "ADDRESS:PORT" of a page that shows the running session in a browser; port 0 selects a
+            free port. The event "page" has the page's address, which contains a secret and is also printed.
+            At the end `joined.page` has the page with all events.
         trace : path or None
-            New file for all messages of this peer, for `flyswarm-conform`. Only this user can read it.
+            New file that gets all messages of this peer, for `flyswarm-conform`. Only this user can read it.
         personalise : bool, default=False
-            Task "fedavg": if True, `joined.personal` is a classifier that mixes the network with the
-            neighbours among this peer's rows, as `Network.personalise` makes it.
+            Task "fedavg": if True, `joined.personal` is a personal classifier from the network and this
+            peer's rows, as made by `Network.personalise`.
 
         Returns
         -------
@@ -457,10 +460,10 @@ class Session(Generic[Result]):
         Raises
         ------
         ValueError
-            If an argument does not fit the session. No message was sent.
+            If an argument does not fit the session. In this case no message was sent.
         SessionError
-            If the session could not be finished. With the task "fedavg" the weights of the last round are in
-            a file next to the key, which the text names.
+            If the session could not be finished. In the task "fedavg" a file next to the key then has the
+            weights of the last round; the error text names this file.
         OSError
             If the disk or the network of this machine failed.
         LeftError
@@ -548,7 +551,8 @@ class Session(Generic[Result]):
                 asyncio.run_coroutine_threadsafe(called(event), loop).result()
 
         given["on_event"] = told if on_event is not None else None
-        # The loop must stay free while the thread runs, because the thread waits for callbacks on the loop.
+        # This wait must not block the event loop, because the thread waits for callbacks that run on the
+        # loop.
         task = asyncio.ensure_future(asyncio.to_thread(self._join, stop, X, y, key=key, **given))
         try:
             return await asyncio.shield(task)

@@ -30,22 +30,22 @@ def simulate(
     Parameters
     ----------
     scenario : path, mapping or Session
-        The scenario file, or its fields, such as `{"peers": 5, "data": {"split": "by-class"}}`.
-        `simulations/README.md` describes them. A `Session` is simulated with as many peers as it has.
+        The scenario file, or the fields of a scenario, such as `{"peers": 5, "data": {"split": "by-class"}}`.
+        `simulations/README.md` describes the fields. A `Session` is simulated with the number of its peers.
     rows : (X, y) or None
-        Rows and labels of all peers, which the scenario deals out. Only if the scenario is not a file.
+        Rows and labels, which the scenario distributes to the peers. Only if the scenario is not a file.
     session : Session, path or None
-        Session to simulate instead of the scenario's session, with other keys.
+        Session to simulate instead of the scenario's own session. Its keys are replaced.
     seed : int or None
-        Seed of the scenario. None means that of the file.
+        Seed of the scenario. None means the seed in the file.
     small : bool, default=False
-        If True, uses the small form of the scenario.
+        If True, uses the small variant of the scenario.
     out : path or None
         Folder for the results.
     force : bool, default=False
         If True, existing files in `out` are replaced.
     calibrate : bool, default=False
-        If True, only measures the rates of this machine, and writes them into the scenario file.
+        If True, only measures the speed of this machine, and writes the rates into the scenario file.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def simulate(
 
 
 def archive_of(X, y, session):
-    """Returns rows as the contents of a file, with the labels of a session if there is one."""
+    """Returns rows as the contents of a file. Labels must be classes of the session, if there is one."""
     names = [str(label) for label in np.unique(y)] if session is None else session.classes
     columns = [str(column) for column in X.columns] if hasattr(X, "columns") else None
     labels = named(y, names)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# BF16 has no type in NumPy: its arrays are float32.
+# NumPy has no type for BF16, so its arrays are float32.
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
     "I8": "i1", "U8": "u1", "BOOL": "?",
@@ -30,17 +30,17 @@ def read(data: bytes) -> dict[str, NDArray[Any]]:
 
 
 def typed(array: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """Returns an array in a type of the format. Floats are rounded to the nearest, halves to even."""
+    """Returns an array as a type of the format. Floats are rounded to the nearest value, halves to even."""
     if dtype != "BF16":
         return np.ascontiguousarray(array, TYPES[dtype]).reshape(np.shape(array))
     bits = np.ascontiguousarray(array, "<f4").view("<u4").reshape(np.shape(array))
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-    # A NaN must not become an infinity.
+    # Rounding must not turn a NaN into an infinity.
     return np.where(np.isnan(np.asarray(array, "f4")), 0x7FC0, rounded).astype("<u2")
 
 
 def write(tensors: Mapping[str, Any], dtypes: Mapping[str, str] | None = None) -> bytes:
-    """Returns a file of these tensors. Raises ValueError if one is not an array of numbers.
+    """Returns a file of these tensors. Raises ValueError if a tensor is not an array of numbers.
 
     A tensor without a type in `dtypes` becomes float32.
     """

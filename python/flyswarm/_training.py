@@ -15,25 +15,25 @@ from flyswarm._session import Session
 
 @dataclass(frozen=True)
 class Round:
-    """One round of training, as the session requests it. The trainer decides how to train.
+    """One round of training that the session requests. The trainer decides how to train.
 
     Attributes
     ----------
     number, rounds : int
         Number of this round, from 1, and number of rounds.
     X : ndarray of shape (n_samples, n_features), float32
-        This peer's rows without the held-out rows, with the session's scaling. They are the same in every
+        This peer's rows without the held-out rows, with the session's scaling. The rows are the same in every
         round.
     y : ndarray of shape (n_samples,), int64
         Index of each row's class in the session's list of classes.
     rate : float
-        Learning rate by the session's schedule.
+        Learning rate of this round by the session's schedule.
     epochs, steps : int
         Number of passes over the rows and number of batches. If `steps` is not 0, it replaces `epochs`.
     batch : int
         Number of rows of a batch.
     momentum, weight_decay, proximal : float
-        Values of the session file.
+        Values from the session file.
 
     Examples
     --------
@@ -100,27 +100,27 @@ class FedAvg:
     ----------
     session : Session
         Session of the task "fedavg". Its network, or its list of tensors (`declare`), determines the names
-        and shapes of the weights. If all peers' trainers have the first weights of that list, no peer needs
-        their file.
+        and shapes of the weights. If the trainers of all peers start with the first weights of that list, no
+        peer needs the file of these weights.
     trainer : torch.nn.Module, or an object with `get_weights`, `set_weights` and `fit`
         `get_weights()` returns a mapping of names to arrays that are float32 or can be converted to it.
         `set_weights(w)` takes a dict of names to float32 arrays. `fit(round)` trains on the rows of a
-        `Round`, starting from the weights last set. It returns None or a pair (loss, accuracy): the mean
-        loss of the rows in nats, and the accuracy from 0 to 1. If it returns None, the session computes
-        both from the new weights, if the network is a built-in one. The node calls these methods in a thread
-        of its own, one at a time.
+        `Round`, starting from the weights that were set last. It returns None or a pair (loss, accuracy): the
+        mean loss of the rows in nats, and the accuracy from 0 to 1. If it returns None and the network is a
+        built-in one, the session computes both from the new weights. The node calls these methods one at a
+        time, in a thread of its own.
     loss : callable or None
         Required for a torch module: a function of (scores, y) that returns a tensor with one number, the mean
         over a batch, such as `torch.nn.functional.cross_entropy`.
     optimizer : callable or None
-        Required for a torch module: a function of its parameters that returns an optimiser, such as
+        Required for a torch module: a function that takes the parameters and returns an optimiser, such as
         `functools.partial(torch.optim.SGD, lr=0.1)`. Each round makes a new optimiser and sets its learning
-        rate to that of the round. The session determines `proximal`; all other settings are the optimiser's.
+        rate to that of the round. The session sets `proximal`; the optimiser has all other settings.
 
     Raises
     ------
     TypeError
-        If the trainer has another type, or a module comes without loss or optimiser.
+        If the trainer has a wrong type, or if loss or optimiser is missing for a module.
 
     Examples
     --------
@@ -145,7 +145,7 @@ class FedAvg:
 
     @suggests(Session.join)
     def join(self, X, y=None, *, key, **given):
-        """Joins the session and trains until this peer has its result, as `Session.join`.
+        """Joins the session like `Session.join`, and trains until this peer has its result.
 
         At the end the trainer has the final weights of the session.
 
@@ -154,7 +154,7 @@ class FedAvg:
         X : array or frame of shape (n_samples, n_features), or path
             This peer's rows.
         y : array-like of shape (n_samples,) or None
-            Class of each row, by its name in the session.
+            Name of each row's class, as in the session.
         key : Identity or path
             Identity of this peer.
         **given
@@ -239,7 +239,7 @@ class FedAvg:
 
     def _finished(self, joined):
         weights = {name: array.copy() for name, array in joined.estimator.weights_.items()}
-        # The trainer has its own values of these already.
+        # The trainer already has its own values of these tensors.
         own = [each["name"] for each in tensors_of(self.session) if each["rule"] == "keep-own"]
         if own:
             kept = self.trainer.get_weights()
@@ -298,7 +298,7 @@ class Module:
         module.train()
         total, right, seen = 0.0, 0, 0
         for batch in round.batches(self.rng):
-            # One row has no variance to normalise by.
+            # Batch normalisation needs more than one row to compute a variance.
             if self.normalises and len(batch) == 1:
                 continue
             batch = torch.from_numpy(batch).to(device)

@@ -20,8 +20,7 @@ impl LearntRows {
 
 #[pymethods]
 impl LearntRows {
-    /// Returns how many rows with these labels were used for training, and how many of the others were
-    /// held out.
+    /// Returns how many of these rows, with these labels, were used for training, and how many were held out.
     fn overlap(
         &self,
         x: PyReadonlyArray2<'_, f32>,
@@ -33,7 +32,7 @@ impl LearntRows {
         Ok((found.learnt, found.held_out))
     }
 
-    /// Returns the warning for these numbers of rows, if there is one.
+    /// Returns the warning for these numbers of rows, or `None` if no warning is needed.
     #[staticmethod]
     fn warning(rows: usize, learnt: usize, held_out: usize) -> Option<String> {
         Overlap { rows, learnt, held_out, partial: false }.warning()

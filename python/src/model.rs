@@ -66,15 +66,15 @@ pub(crate) fn named_scaling(
     Ok(scaling)
 }
 
-/// A table: a file, or the contents of one, as text with commas between columns.
+/// A table as text with commas between columns: the path of a file, or the contents of a file.
 #[derive(Debug, FromPyObject)]
 pub(crate) enum Table<'py> {
     Contents(Bound<'py, PyBytes>),
     File(PathBuf),
 }
 
-/// Returns the features of a described table, rows x features. Levels that are not described count as no
-/// level.
+/// Returns the features of a described table, rows x features. A level that the description does not have
+/// counts as no level.
 pub(crate) fn prepared<'py>(
     py: Python<'py>,
     preparation: Option<&TableSchema>,
@@ -101,7 +101,7 @@ pub(crate) fn prepared<'py>(
     Ok(Array2::from_shape_vec(shape, data.values().to_vec()).map_err(value)?.into_pyarray(py))
 }
 
-/// Counts of rows, and the parameters for counting.
+/// Counts of rows, and the parameters that they are counted with.
 #[pyclass(module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct Counter {
@@ -118,7 +118,7 @@ pub(crate) struct Counter {
 #[pymethods]
 impl Counter {
     /// Makes a counter without rows. `lo` and `hi` are the bounds for the `scaling` "range"; `bins` is the
-    /// number for "soft-bins".
+    /// number of bins for "soft-bins".
     #[new]
     #[allow(clippy::too_many_arguments, reason = "all by name")]
     #[pyo3(signature = (*, features, classes, m, s, rho, seed, densify, scaling, bins, lo, hi, score, gamma))]
@@ -202,7 +202,7 @@ impl Counter {
 }
 
 impl Counter {
-    /// Fixes the scaler of a scaling that needs no rows.
+    /// Returns the scaler if the scaling needs no measured rows.
     fn scaled(mut self) -> PyResult<Self> {
         self.scaler = Some(self.measured()?);
         Ok(self)
@@ -343,10 +343,11 @@ impl Model {
 
     /// Returns the same model with calibrated probabilities.
     ///
-    /// They are calibrated on a fifth of its training rows, at most 1,000. `y` has the class index of each
-    /// row. `groups` has texts of groups, and for each row the index of its group. The rows of a group are
-    /// either all in the fifth or not in it. With fewer than ten such rows the probabilities stay as they
-    /// are. Raises ValueError if the model was not trained on these rows.
+    /// The probabilities are calibrated on a fifth of the model's training rows, at most 1,000. `x` and `y`
+    /// are the training rows and their class indices. `groups` has texts of groups, and for each row the
+    /// index of its group. The rows of a group are either all in this fifth or all outside. If the fifth has
+    /// fewer than ten rows, the probabilities do not change. Raises ValueError if the model was not trained
+    /// on these rows.
     ///
     /// >>> import numpy as np
     /// >>> X, y = np.arange(100, dtype=np.float32)[:, None], np.arange(100, dtype=np.uint16) // 50
@@ -399,7 +400,7 @@ impl Model {
         Ok(Array2::from_shape_vec(shape, found).map_err(value)?.into_pyarray(py))
     }
 
-    /// True if the session describes how a table becomes the rows.
+    /// True if the session describes how the columns of a table become features.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.described
@@ -409,9 +410,9 @@ impl Model {
         self.model.preparation().is_some()
     }
 
-    /// Returns the features of a table, float32 of shape (rows, features). The table is a file with commas
-    /// between columns, or the contents of one as bytes. Raises ValueError if the table does not have the
-    /// columns that the session describes.
+    /// Returns the features of a table, float32 of shape (rows, features). The table is the path of a file
+    /// with commas between columns, or the contents of such a file as bytes. Raises ValueError if the table
+    /// does not have the columns that the session describes.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.prepare("missing.csv")  # doctest: +ELLIPSIS
@@ -422,7 +423,7 @@ impl Model {
         prepared(py, self.model.preparation(), self.model.columns(), file)
     }
 
-    /// Returns a counter that continues with the counts of this model; its scale does not change.
+    /// Returns a counter that continues with the counts of this model and keeps its scaling.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.counter().model(model.columns).digest == model.digest
@@ -523,7 +524,7 @@ impl Model {
         Ok(Array2::from_shape_vec(shape, counts.values().to_vec()).map_err(value)?.into_pyarray(py))
     }
 
-    /// The settings of the model, with the names of the estimator's parameters.
+    /// The settings of the model, by the names of the estimator's parameters.
     ///
     /// >>> model = FlyNNClassifier(m=64, rho=4).fit([[0.0], [9.0]], ["low", "high"]).model_
     /// >>> model.setting["m"], model.setting["rho"]

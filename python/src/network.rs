@@ -25,7 +25,7 @@ pub(crate) fn declare(py: Python<'_>, file: &[u8]) -> PyResult<(String, String)>
     py.detach(|| flyswarm::cli::declare(file)).map_err(value)
 }
 
-/// A model that only its users can compute, as a session writes it.
+/// A user's own model that a session of the task `fedavg` has trained, as the session writes it.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct OwnModel(flyswarm::tasks::OwnModel);
@@ -39,7 +39,7 @@ impl OwnModel {
         read.map(Self).map_err(|error| value(format!("the file {error}")))
     }
 
-    /// Scales rows as those of the session, rows x inputs.
+    /// Scales rows as the session has scaled the training rows. Returns rows x inputs.
     fn scale<'py>(
         &self,
         py: Python<'py>,
@@ -88,7 +88,7 @@ impl Layers {
         PyBytes::new(py, &py.detach(|| self.0.encode()))
     }
 
-    /// Returns scores (logits), rows x classes; the class with the highest is the prediction.
+    /// Returns scores (logits), rows x classes. The class with the highest score is the prediction.
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -108,7 +108,7 @@ impl Layers {
         Ok(py.detach(|| self.0.represent(rows)).map_err(value)?.0.into_pyarray(py))
     }
 
-    /// True if the session describes how a table becomes the rows.
+    /// True if the session describes how the columns of a table become features.
     #[getter]
     fn described(&self) -> bool {
         self.0.preparation().is_some()

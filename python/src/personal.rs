@@ -8,14 +8,14 @@ use pyo3::prelude::*;
 use crate::error::value;
 use crate::model::{GivenGroups, groups_of};
 
-/// Keys with a class each.
+/// Keys (representations of rows), each with a class.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct Datastore(personal::Datastore);
 
 #[pymethods]
 impl Datastore {
-    /// Takes keys, one a row, and the class index of each.
+    /// Makes a store from keys, one in each row, and the class index of each key.
     #[new]
     fn new(
         keys: PyReadonlyArray2<'_, f32>,
@@ -27,7 +27,7 @@ impl Datastore {
         personal::Datastore::new(keys.as_array().to_owned(), labels, classes).map(Self).map_err(value)
     }
 
-    /// Returns the predictions by the `k` nearest keys, rows x classes; each row sums to 1.
+    /// Returns the predictions from the `k` nearest keys, rows x classes. Each row sums to 1.
     fn said<'py>(
         &self,
         py: Python<'py>,
@@ -42,8 +42,8 @@ impl Datastore {
     }
 }
 
-/// Returns the weight of the neighbours with the most right predictions, of the weights that the paper
-/// tries.
+/// Returns the weight of the neighbours that gives the most right predictions, among the weights of the
+/// paper.
 #[pyfunction]
 pub(crate) fn best_part(
     neighbours: PyReadonlyArray2<'_, f64>,
@@ -61,8 +61,8 @@ pub(crate) fn best_part(
     Ok(LAMBDAS[tally.best()])
 }
 
-/// Returns the rows of each of `count` folds, with every class in proportion. The rows of a group stay in
-/// one fold.
+/// Returns the rows of each of `count` folds. Every fold has about the same share of each class. The rows of
+/// a group are in one fold.
 #[pyfunction]
 #[pyo3(signature = (labels, count, seed, groups=None))]
 pub(crate) fn folds(

@@ -1,5 +1,5 @@
-//! Label propagation from labelled points to their neighbours: the integer reference of the task `xclp`,
-//! in one process.
+//! Label propagation from labelled points to their neighbours, in one process: the reference computation of
+//! the task `xclp` in integers.
 
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::Scaler;
@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::error::value;
 use crate::model::named_scaling;
 
-/// The codes of the points, the label and scores of each, and the scaler and hash seed for new points.
+/// The code, label and scores of each point, and the scaler and hash seed for new points.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct Propagation {
@@ -73,15 +73,15 @@ impl Propagation {
         self.labels.clone()
     }
 
-    /// Scores, points x classes, as shares of each row; 0 if no label reaches the point.
+    /// Scores, points x classes, as shares of the sum of each row; 0 if no label reaches the point.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
         let scores = self.coarse.iter().map(|&score| f64::from(score) / 64.0).collect();
         self.shaped(py, self.codes.rows(), scores)
     }
 
-    /// Returns scores of new points: the scores of their neighbours among the points, weighted. Each row
-    /// sums to 1, or to 0.
+    /// Returns the scores of new points: the weighted scores of their nearest fitted points. Each row sums to
+    /// 1, or to 0 if no neighbour has a label.
     fn extend<'py>(
         &self,
         py: Python<'py>,

@@ -25,7 +25,7 @@ use crate::{LeftError, SessionError};
 
 const BUDGET: &str = "budget: expected a number from 0.000001 to 1000 with at most six decimal places";
 
-/// Turns the error of a command or a peer into the exception for its kind.
+/// Turns the error of a command or a peer into the matching exception.
 pub(crate) fn failed(failure: Failure) -> PyErr {
     let text = failure.to_string();
     match failure {
@@ -36,9 +36,9 @@ pub(crate) fn failed(failure: Failure) -> PyErr {
     }
 }
 
-/// Runs a command of the program in this process. `given` is a JSON object with the command and its values,
-/// and `contents` a file that is only in memory. Returns its output, its messages, and its error if it
-/// failed.
+/// Runs a command of the program in this process. `given` is a JSON object with the command and its
+/// arguments, and `contents` has the contents of a file that is only in memory. Returns the command's output,
+/// its messages, and its error if it failed.
 #[pyfunction]
 #[pyo3(signature = (given, contents=None))]
 pub(crate) fn call(
@@ -53,8 +53,8 @@ pub(crate) fn call(
     (String::from_utf8_lossy(&out).into_owned(), said, error)
 }
 
-/// Makes a session file of values given as a JSON object. Returns its text, messages, and the error if it
-/// failed.
+/// Makes a session file from the values in a JSON object. Returns the text of the file, messages, and an
+/// error if there is one.
 #[pyfunction]
 pub(crate) fn new_session(py: Python<'_>, given: &str) -> (String, Vec<String>, Option<Py<PyAny>>) {
     let mut said = Vec::new();
@@ -65,13 +65,14 @@ pub(crate) fn new_session(py: Python<'_>, given: &str) -> (String, Vec<String>, 
     }
 }
 
-/// Returns the settings of a session file as JSON, with every default filled in.
+/// Returns all settings of a session file as JSON, including those with default values.
 #[pyfunction]
 pub(crate) fn settings(text: &str) -> PyResult<String> {
     cli::settings(text).map_err(failed)
 }
 
-/// Runs a command as the program does, with the program's name first. Returns the exit code.
+/// Runs a command as the program does. `words` has the program's name, then its arguments. Returns the exit
+/// code.
 #[pyfunction]
 pub(crate) fn main(py: Python<'_>, words: Vec<OsString>) -> u8 {
     py.detach(|| cli::program(&words))
@@ -86,7 +87,7 @@ pub(crate) fn page(receipt: &str, own: Option<&str>, warnings: Vec<String>) -> P
     Ok(cli::page(&parsed(receipt)?, own.as_ref(), warnings))
 }
 
-/// Returns the libp2p name of the identity in a key file.
+/// Returns the libp2p peer id of the key in a key file.
 #[pyfunction]
 pub(crate) fn peer_id(key: PathBuf) -> PyResult<String> {
     Ok(Identity::load(&key).map_err(value)?.public().to_string())
@@ -100,7 +101,7 @@ pub(crate) fn label_column(given: &Bound<'_, PyAny>) -> PyResult<Option<LabelCol
     })
 }
 
-/// Rows for a session, read and checked.
+/// Rows for a session that were read and checked.
 #[pyclass(frozen, module = "flyswarm._flyswarm")]
 #[derive(Debug)]
 pub(crate) struct SessionRows {
@@ -116,8 +117,9 @@ pub(crate) struct SessionRows {
 
 #[pymethods]
 impl SessionRows {
-    /// Reads a file as `flyswarm join` does. With `contents` the file is only in memory, and its path is a
-    /// name. `map` is the map file of `flyswarm join --map`, and `drop` names columns to leave out.
+    /// Reads a file as `flyswarm join` does. If `contents` is given, the file is only in memory, and its path
+    /// is only used as a name. `map` is the map file of `flyswarm join --map`, and `drop` names columns to
+    /// leave out.
     #[staticmethod]
     #[pyo3(signature = (session, file, label, contents, map=None, drop=Vec::new()))]
     fn read(
@@ -144,7 +146,7 @@ impl SessionRows {
     }
 }
 
-/// An event as (JSON, text, `None`), or the end as (receipt as JSON, "", [`Ended`]).
+/// An event as (JSON, text, `None`), or the end of the session as (receipt as JSON, "", [`Ended`]).
 type Next<'py> = (String, String, Option<Ended<'py>>);
 
 /// The file of the result, the rows used to train it, this peer's own figures as JSON, and the live page.
@@ -169,7 +171,7 @@ enum Said {
 
 #[pymethods]
 impl Running {
-    /// Joins a session; returns when the network is up.
+    /// Joins a session. Returns when the node listens on its addresses.
     #[staticmethod]
     #[allow(clippy::too_many_arguments, reason = "all by name")]
     #[pyo3(
@@ -243,7 +245,7 @@ impl Running {
         } else if budget.is_some() {
             return Err(value("budget: needs dataset, the name under which the ledger adds up"));
         }
-        // After all other checks, because it creates a file.
+        // The trace follows all other checks, because it creates a file.
         let (builder, observers) =
             Observers::begin(builder, &session, &key, page.map(Into::into), trace.as_deref())
                 .map_err(failed)?;
@@ -262,19 +264,19 @@ impl Running {
                 for timed in block_on_stream(events) {
                     watching.event(&timed);
                     let json = serde_json::to_string(&timed).unwrap_or_default();
-                    // If no receiver is left, the peer continues until it is asked to leave.
+                    // If the receiver of events is gone, the peer continues until it is asked to leave.
                     let _ = told.send(Said::Event(json, timed.event.to_string()));
                 }
             });
             let result = block_on(peer.result());
-            // All events are sent before the end.
+            // Send all events before the end.
             let _ = shown.join();
             let ended = observers.end(result.as_ref());
             // This closes the page.
             drop(observers);
             // The error that ended the session is more important than an incomplete trace.
             let failure = |error: peer::Error| match error {
-                // A fault of this peer's rows or of its trainer.
+                // This peer's rows or its trainer caused the error.
                 peer::Error::Ended { ending: peer::Ending::Own(text), .. } => Failure::Input(text),
                 other => other.into(),
             };
@@ -296,7 +298,7 @@ impl Running {
             Err(RecvTimeoutError::Disconnected) => Err(PyRuntimeError::new_err("the session is over")),
             Ok(Said::Event(json, text)) => Ok(Some((json, text, None))),
             Ok(Said::End(result)) => {
-                // The trainer's own exception is more precise than the line that is made of it.
+                // The trainer's own exception is more precise than the node's error line about it.
                 let raised = || self.raised.lock().ok().and_then(|mut raised| raised.take());
                 let (finished, page) = result.map_err(|error| raised().unwrap_or_else(|| failed(error)))?;
                 let receipt = serde_json::to_string(&finished.receipt)

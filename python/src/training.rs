@@ -8,17 +8,19 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 
-/// The exception of a trainer, once it has raised one.
+/// The exception that a trainer has raised, if any.
 pub(crate) type Raised = Arc<Mutex<Option<PyErr>>>;
 
-/// New weights as a file, and mean loss and accuracy of the rows if the trainer returns them.
+/// New weights as the contents of a file, and the mean loss and accuracy of the rows if the trainer returns
+/// them.
 type Answer = (Vec<u8>, Option<(f64, f64)>);
 
 /// Rows and their class indices, as arrays.
 type Arrays = (Py<PyArray2<f32>>, Py<PyArray1<i64>>);
 
 /// Returns a function that calls `trainer(order, x, y, weights)`. Its arguments are the description of the
-/// round as JSON, the scaled rows, their classes, and the initial weights as a file.
+/// round as JSON, the scaled rows, their class indices, and the round's first weights as the contents of a
+/// file.
 pub(crate) fn calls(
     trainer: Py<PyAny>,
     raised: Raised,

@@ -18,20 +18,21 @@ LOOPBACK = ["/ip4/127.0.0.1/tcp/0"]
 
 
 def fixed(session, number):
-    """Returns a session with the same settings, whose number and date are always the same."""
+    """Returns a session with the same settings, but with a fixed number and a fixed date."""
     text = re.sub(r'(?m)^run_id = ".*"$', f'run_id = "{number:032x}"', session.text)
     return Session(re.sub(r"(?m)^created = .*$", "created = 2026-11-27T12:00:00Z", text))
 
 
 def fixed_key(file, number):
-    """Returns an identity that is always the same."""
+    """Returns a fixed identity, which is the same in every run."""
     file.write_text(f"flyswarm-identity 1 {number:064x}\n")
     file.chmod(0o600)
     return Identity.load(file)
 
 
 class Swarm:
-    """A session, and the keys of its peers. With a `number` they are always the same."""
+    """A session, and the keys of its peers. If `number` is given, session and keys are the same in every
+    run."""
 
     def __init__(self, folder, count=3, number=None, **given):
         self.keys = {}
@@ -45,10 +46,10 @@ class Swarm:
         self.addresses = {}
 
     def join(self, rows, tell=lambda name, event: None, through=None, **given):
-        """Joins with all peers. Returns the result or the exception of each, by name.
+        """Joins with all peers. Returns the result or the exception of each peer, by name.
 
-        `rows` has X and y by name. `through` has objects, by name, that join instead of the session. If a
-        peer fails, the others leave.
+        `rows` has X and y for each name. `through` has objects, by name, whose `join` is called instead of
+        the session's. If a peer fails, the others leave.
         """
         results, stop = {}, threading.Event()
 
@@ -77,7 +78,8 @@ class Swarm:
 
     @contextlib.contextmanager
     def program(self, name, rows, folder, *options):
-        """Runs the program as a peer and asserts its success. Yields a callback for events of the others."""
+        """Runs the program as a peer and asserts its success. Yields a callback for events of the other
+        peers."""
         program = os.environ.get("FLYSWARM_PROGRAM")
         if program is None:
             pytest.skip("FLYSWARM_PROGRAM names the program")

@@ -222,7 +222,7 @@ def test_a_path_that_looks_like_an_option_is_a_path(keys, tmp_path, monkeypatch)
 
 
 class Trainer:
-    """A trainer that is never asked."""
+    """A trainer whose methods are never called."""
 
     get_weights = set_weights = fit = lambda self, *given: {}
 
@@ -301,7 +301,7 @@ def test_a_column_is_dropped_and_a_map_renames_others(swarm, tmp_path):
 
 
 def test_hold_out_measures_labels_that_only_this_peer_knows(swarm, digits, tmp_path_factory):
-    # The id of the session draws the rows that are held out.
+    # The session id determines which rows are held out.
     made = swarm(
         number=1, task="xclp", features=64, classes=range(10), xclp={"k": 5, "bits": 256, "alpha": 0.8},
         privacy={"min_contributors": 1},

@@ -98,7 +98,7 @@ def test_the_likeliest_class_is_predicted_and_rows_sum_to_1(score, gamma):
 def test_a_fit_calibrates_probabilities_and_predicts_the_same():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(900, 5))
-    # No prediction can be certain: at best three of four rows are right.
+    # No prediction can be certain, because at most three of four rows can be right.
     y = (X[:, 0] > 0) ^ (rng.random(900) < 0.25)
     train, test = slice(0, 600), slice(600, 900)
     fitted, plain = (FlyNNClassifier(calibrate=c).fit(X[train], y[train]) for c in (True, False))
@@ -106,7 +106,8 @@ def test_a_fit_calibrates_probabilities_and_predicts_the_same():
     assert (fitted.predict(X) == plain.predict(X)).all() and fitted.model_.digest != plain.model_.digest
     losses = [log_loss(y[test], each.predict_proba(X[test])) for each in (fitted, plain)]
     assert losses[0] != losses[1] and max(losses) < log_loss(y[test], np.full(300, y[train].mean()))
-    # A model read from its file gives the same probabilities, and a clone of it is fitted in the same way.
+    # A model that is read from its file gives the same probabilities. A clone of the classifier is fitted in
+    # the same way.
     back = FlyNNClassifier.from_model(Model.decode(fitted.model_.encode()), classes=fitted.classes_)
     assert (back.predict_proba(X) == fitted.predict_proba(X)).all()
     assert clone(back).fit(X[train], y[train]).model_.digest == fitted.model_.digest

@@ -38,7 +38,7 @@ def test_labels_spread_over_digits_of_which_one_in_ten_has_one():
 def test_balanced_labels_are_right_more_often_where_one_class_has_most_of_them():
     X, y = load_digits(return_X_y=True)
     X, y = X[:600], y[:600]
-    # Two labels of each class are known, but all labels of the nines.
+    # Two labels of each class are known, except that all labels of the nines are known.
     first = np.array([(y[:at] == y[at]).sum() < 2 for at in range(len(y))])
     given = np.where(first | (y == 9), y, -1)
     fitted = [LabelPropagation(bits=1024, balance=balance).fit(X, given) for balance in (False, True)]
@@ -71,7 +71,7 @@ def test_a_parameter_of_propagation_out_of_range_is_named(parameters, problem):
 def test_own_rows_correct_a_shared_classifier_that_is_wrong_for_them():
     X, y = load_iris(return_X_y=True)
     shared = FlyNNClassifier(m=512, rho=16).fit(X, y)
-    # This user gives the classes other names.
+    # This user's rows have other names for the classes.
     own = (y + 1) % 3
     personal = KNNPerClassifier(FrozenEstimator(shared)).fit(X[::2], own[::2])
     assert personal.part_ >= 0.5 and personal.estimator_.estimator is shared

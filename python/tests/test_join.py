@@ -20,7 +20,7 @@ FEDAVG = {
 
 
 class With:
-    """A session that joins with further arguments."""
+    """A session whose `join` gets further arguments."""
 
     def __init__(self, session, **given):
         self.session, self.given = session, given
@@ -58,13 +58,13 @@ def test_a_page_shows_the_running_session_and_stays_in_the_result(swarm, digits,
     assert "peer0, one of 3 peers" in kept.html and "Report for peer0" in kept.html
     assert '\\"event\\":\\"receipt\\"' in kept.html or '"event":"receipt"' in kept.html
     assert results["peer1"].page is None
-    # The threads of the server end shortly after the session.
+    # The threads of the page's server end shortly after the session.
     deadline = time.monotonic() + 30
     with pytest.raises(OSError):
         while time.monotonic() < deadline:
             urllib.request.urlopen(url, timeout=5).close()
             time.sleep(0.05)
-    # The trace has every frame of this peer, and the session.
+    # The trace has the session and every frame of this peer.
     traced = json.loads(trace.read_text())
     assert traced["toml"] == made.session.text or "roster" in traced["toml"]
     assert sum("header" in entry for entry in traced["log"]) > 10 and trace.stat().st_mode & 0o777 == 0o600
@@ -118,7 +118,7 @@ def test_a_page_or_trace_that_cannot_be_made_is_refused_by_name(swarm, digits, t
 def test_a_personal_classifier_is_made_of_the_rows_in_memory(swarm, digits):
     made = swarm(features=[f"p{i}" for i in range(64)], classes=range(10), **FEDAVG)
     X, y = digits[0], digits[1].astype(int)
-    # This user swaps two classes.
+    # This user's labels swap two classes.
     rows = parts((X, y), made)
     rows["peer1"] = (rows["peer1"][0], np.where(y[1::3] == 3, 5, np.where(y[1::3] == 5, 3, y[1::3])))
     results = made.join(rows, personalise=True)
@@ -165,7 +165,7 @@ def test_a_personal_classifier_is_made_of_a_table_in_a_file_or_a_frame(tmp_path)
     for name, path in zip(("peer0", "peer1", "peer2"), paths, strict=True):
         table, result = pd.read_csv(path), results[name]
         own = table.drop(columns="ill")
-        # A frame of the table and the frame of its features give the same.
+        # A data frame of the table and a data frame of its features give the same predictions.
         p = result.personal.predict_proba(own)
         features = pd.DataFrame(result.estimator._features(own), columns=result.estimator.feature_names_in_)
         assert (p == result.personal.predict_proba(features)).all() and p.shape == (60, 2)
@@ -198,7 +198,7 @@ def test_a_label_column_is_a_name_or_a_place(swarm, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("2,b,3\n1.5,2,p\n3,4,q\n")
     read = lambda label: made.session._rows(path, None, label).digest()
-    # A name of digits is a name.
+    # A text of digits is the name of a column, not its number.
     assert read("3") == read(3) == read(np.int64(3)) == read("last") == read(None)
     with pytest.raises(ValueError, match='no column named "9"'):
         read("9")

@@ -111,7 +111,7 @@ def test_a_session_predicts_labels_of_the_type_that_each_peer_gave(tmp_path, kin
         assert estimator.classes_.tolist() == classes.tolist()
         assert estimator.predict(X).dtype.kind == truth.dtype.kind
         assert (estimator.predict(X) == truth).mean() > 0.85
-    # The classes are not in sorted order, and a personal classifier still finds them.
+    # The classes are not sorted, and a personal classifier still finds the class of each label.
     own = KNNPerClassifier(FrozenEstimator(results[0].estimator), k=3).fit(X, truth)
     assert (own.predict(X) == truth).mean() > 0.9
     with pytest.warns(UserWarning, match="50 of these 150 rows"):
@@ -157,7 +157,7 @@ def test_an_estimator_predicts_labels_of_the_type_that_fit_got(estimator, kind):
     X, y = irises()
     y = KINDS[kind](y)
     if isinstance(estimator, LabelPropagation) and kind == "series of int":
-        y = y + 1  # -1 would mean unknown.
+        y = y + 1  # Labels without -1, because -1 would mean an unknown label.
     expected = np.unique(np.asarray(y))
     fitted = estimator.fit(X, y)
     assert fitted.classes_.dtype == expected.dtype and fitted.classes_.tolist() == expected.tolist()

@@ -52,7 +52,7 @@ def figures(keys, digits):
     """Returns the results of a session of the task flynn with held-out rows."""
     with pytest.warns(SessionWarning, match="^north: Too few events") as warned:
         results = local(Session.new("wards", keys, **FLYNN), parts(digits))
-    # Each peer warns once, at the line that called `local`.
+    # Each peer warns once, and the warning points to the line that called `local`.
     assert {warning.filename for warning in warned} == {__file__}
     assert sorted(str(warning.message)[:5] for warning in warned) == ["east:", "north", "south"]
     return results
@@ -71,7 +71,7 @@ def test_a_federation_in_one_process_gives_every_peer_the_model_of_all_rows(keys
     assert results.names == ["east", "north", "south"]
     assert [result.receipt["peer"] for result in results] == results.names
     assert {(name, "finished") for name in results.names} <= set(heard)
-    # The session is the same, but its peers are others.
+    # The session has the same settings, but other peer ids.
     assert {peer["name"] for peer in results.session.show()["roster"]} == {*keys}
     assert not any(key.peer_id in results.session.text for key in keys.values())
     assert threading.active_count() <= threads
@@ -96,7 +96,7 @@ def test_progress_in_a_notebook_does_not_hide_warnings(keys, digits, monkeypatch
     handle = types.SimpleNamespace(update=lambda content, raw: shown.append(content["text/plain"]))
     notebook = types.SimpleNamespace(get_ipython=lambda: types.SimpleNamespace(kernel=object()))
     monkeypatch.setitem(sys.modules, "IPython", notebook)
-    # Without `clear_output`: an output of the cell stays.
+    # The display does not use `clear_output`, so other output of the cell stays.
     display = types.SimpleNamespace(display=lambda *given, **names: handle)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     with pytest.warns(SessionWarning, match="^east: Too few events") as warned:
@@ -131,7 +131,7 @@ def test_a_trainer_for_each_peer_trains(keys, digits):
 
 
 def test_the_exception_of_a_peer_ends_all_and_names_the_peer(keys, digits):
-    # Peers that are not told to leave wait for ten minutes.
+    # A peer that is not asked to leave waits for ten minutes.
     waiting = {"start_wait_ms": 600_000, "no_quorum_timeout_ms": 600_000}
     session = Session.new("wards", keys, timing=waiting, **FLYNN)
     began = time.monotonic()
@@ -186,7 +186,7 @@ def test_the_error_names_the_place_of_the_weights_that_stay(tmp_path, monkeypatc
     place = tmp_path / "wards.round"
     assert str(error) == f"3 peers left; the weights after round 2 are in {place}; start from {place}"
     assert place.read_bytes() == b"weights" and not hasattr(error, "__notes__")
-    # A folder that cannot be written does not lose them.
+    # If the folder cannot be written, the weights are not lost.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     interrupted = KeyboardInterrupt()
     keep_rounds(tmp_path / "keys", tmp_path / "missing" / "wards.round", interrupted)
@@ -264,7 +264,7 @@ def test_plots_draw_the_figures_of_the_result(figures):
     assert ax.get_title() == "Calibration" and ax.lines[1].get_xdata().tolist() == [
         each["stated"] for each in found["calibration"]
     ]
-    # Limits that rounding puts on the other side of the value are drawn.
+    # The plot works even if rounding has moved a limit to the wrong side of the value.
     edge = {"stated": 0.9, "right": {"low": 1.0, "value": 1.0 - 1e-16, "high": 1.0 - 2e-16}}
     figures = {"pooled": {"swarm": {"calibration": [edge]}}}
     assert Joined(None, {}, b"", figures).plot("calibration").get_title() == "Calibration"
@@ -301,14 +301,14 @@ def test_a_federation_without_results_has_no_table():
 
 
 def test_a_session_and_arrays_are_simulated(keys, digits, tmp_path):
-    # The keys draw the projection.
+    # The projection depends on the keys.
     keys = {name: fixed_key(tmp_path / name, at) for at, name in enumerate(keys, 5)}
     session = fixed(Session.new("wards", keys, **FLYNN), 1)
     X, y = digits[0], digits[1].astype(int)
     one = simulate(session, rows=(X, y), seed=3)
     found = one["runs"][0]["accuracy"]
     assert found["equal"] and 140 < found["rows"] < 160 and found["swarm"] == found["pooled"] > 0.8
-    # The fields of a scenario can be given instead, and the rows matter.
+    # A scenario can be given by its fields, and the result depends on the rows.
     fields = {"peers": 3, "seed": 3}
     assert simulate(fields, session=session, rows=(X, y)) == one
     assert simulate(fields, session=session, rows=(X[:300], y[:300])) != one

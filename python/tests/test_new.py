@@ -1,4 +1,4 @@
-"""Tests that a new session takes values of Python, and that nothing is read as an option of the program."""
+"""Tests that a new session takes values of Python, and that no value is read as an option of the program."""
 
 import logging
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_table_with_commas_in_its_names_is_described(keys, table, caplog):
     assert not any("--" in line for line in caplog.messages)
     ordered = Session.new("w", keys, **given, classes=["<5,000", "5,000+"])
     assert ordered.classes == ["<5,000", "5,000+"]
-    # A number is the place of a column, and a text its name.
+    # A number is the place of a column, and a text is its name.
     assert Session.new("w", keys, **given | {"label": np.int64(4)}).classes == session.classes
     assert Session.new("w", keys, from_=str(table), label="3", group="patient").classes == ["a", "b"]
     with pytest.raises(ValueError, match="column 9|9"):

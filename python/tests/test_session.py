@@ -315,7 +315,7 @@ def test_threads_and_open_files_of_ten_sessions_are_given_back(tmp_path, digits)
     threads, files = sizes()
     for folder in folders[1:]:
         one(folder)
-    # A thread may end slightly later than its call.
+    # A thread may end slightly later than the call that uses it.
     deadline = time.monotonic() + 60
     while (found := sizes()) > (threads, files) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -336,7 +336,7 @@ def test_rows_in_memory_are_not_written_to_a_disk_on_linux(swarm, digits, monkey
     with pytest.raises(ValueError, match="^X, .*expected 64"):
         made.session._rows(digits[0][:, 1:], digits[1], None)
     assert len(os.listdir("/proc/self/fd")) == before
-    # On other systems the rows are written to a folder.
+    # On systems without `memfd_create` the rows are written to a folder.
     monkeypatch.undo()
     monkeypatch.delattr(os, "memfd_create")
     assert made.session._rows(*digits, None).count == 600

@@ -17,7 +17,8 @@ ZEROS = {"dense1.weight": np.zeros((10, 64)), "dense1.bias": np.zeros(10)}
 
 
 def step(weights, X, y, rate):
-    """Takes a gradient step on the mean cross-entropy of all rows. Also returns loss and accuracy before."""
+    """Makes a gradient step on the mean cross-entropy of all rows. Also returns loss and accuracy before the
+    step."""
     scores = X.astype(float) @ weights["dense1.weight"].T + weights["dense1.bias"]
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     p = odds / odds.sum(axis=1, keepdims=True)
@@ -60,7 +61,7 @@ def test_two_trainers_and_the_program_come_to_the_weights_of_plain_federated_ave
     rows = dealt(digits)
     counts = {name: len(y) for name, (_, y) in rows.items()}
     script = request.config.rootpath.parent / "scripts" / "trainer.py"
-    # The program's trainer returns the weights unchanged.
+    # The trainer of the peer that runs the program returns the weights unchanged.
     command = f"{sys.executable} {script} --same"
     with made.program("peer2", rows["peer2"], tmp_path, "--trainer", command) as tell:
         trainers = {name: Descent() for name in ("peer0", "peer1")}
@@ -168,7 +169,7 @@ def test_weights_that_are_not_those_of_the_network_name_the_tensor(swarm, digits
     through = {"peer1": FedAvg(made.session, Bad(change))}
     with pytest.raises(ValueError, match=problem):
         raise made.join(rows, through=through)["peer1"]
-    # The weights are also checked before any message is sent.
+    # The trainer's weights are also checked before any message is sent.
     def started(event):
         raise AssertionError(event.kind)
 
@@ -242,7 +243,7 @@ def test_weights_of_the_last_round_are_kept_if_the_session_then_fails(swarm, dig
         assert "the weights after round 2 are in" in said and "--initial" in said, said
         (kept,) = (tmp_path / name).glob("test-*.round")
         assert str(kept) in said
-        # They are the weights that round 3 started from.
+        # The file has the weights that round 3 started from.
         found = Network.load(kept).weights_
         start = trainers[name].starts[-1]
         assert all(np.allclose(found[each], start[each]) for each in ZEROS)

@@ -23,7 +23,7 @@ class Still:
 trainer = Still()
 own = declare({})
 """
-# Lines with one error each, and a part of what mypy says about it.
+# Lines with one error each, and a part of mypy's message about this error.
 WRONG = {
     'FlyNNClassifier(m=2.5)': 'incompatible type "float"',
     'FlyNNClassifier(n=64)': 'Unexpected keyword argument "n"',

@@ -26,8 +26,8 @@ use crate::tasks::{Labels, Rows};
 /// Settings to read a file of rows.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Reading {
-    /// TOML file that describes how this site's file differs, such as names of columns, values, units
-    /// and dates (docs/formats.md)
+    /// Map file (TOML): how the file of rows differs from the session in names of columns, values, units and
+    /// dates (docs/formats.md)
     #[arg(long, value_name = "FILE", value_parser = Map::load)]
     map: Option<Map>,
 }
@@ -103,7 +103,7 @@ pub(super) fn load_whole(
 /// Source of rows.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
-    /// The rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
+    /// Rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
     #[command(flatten)]

@@ -37,33 +37,33 @@ const NAMES: [&str; 16] = [
     "mallory", "nina", "olga", "peggy",
 ];
 
-/// Run a session of several nodes on this machine, and compare the result with that of pooled rows
+/// Run a session of several nodes on this machine, and compare the result with that of all rows in one place
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// flynn (train a classifier), xclp (label rows together), sketch (compare the peers' rows), fedavg
-    /// (train a network in rounds) or fedavg-xclp (the same with few labels)
+    /// Task of the demo: flynn (train a classifier), xclp (label rows together), sketch (compare the peers'
+    /// rows), fedavg (train a network in rounds) or fedavg-xclp (train a network on few labels)
     #[arg(value_name = "TASK", default_value = "flynn")]
     task: String,
     /// Number of nodes, 3 to 16 [default: 5; 7 with the task sketch or --select]
     #[arg(long, value_parser = clap::value_parser!(u16).range(3..=16))]
     peers: Option<u16>,
-    /// Seed to split and deal the rows; the peers themselves agree on the seed of the session
+    /// Seed that decides which rows each peer gets and which rows are held out
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// With the task flynn: train only on three peers, sampled by sketch distance. The demo deals out
-    /// rows that differ
+    /// With the task flynn: train only on the rows of three peers, which are drawn by sketch distance. The
+    /// demo gives the peers different mixes of classes
     #[arg(long, value_name = "HOW", value_parser = parse_select)]
     select: Option<Select>,
-    /// With the task xclp: method for distances (replicated, ot or phe), as in `session new`
+    /// With the task xclp: method to compute distances (replicated, ot or phe), as in `session new`
     #[arg(long, value_name = "WAY")]
     hamming: Option<Hamming>,
     #[command(flatten)]
     noise: NoiseArguments,
-    /// Show all nodes side by side on a page in the browser, and print its address. The default
-    /// ADDRESS is 127.0.0.1; port 0 takes a free port
+    /// Show all nodes side by side on a page in the browser, and print the address of the page. The default
+    /// ADDRESS is 127.0.0.1; port 0 selects a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
-    /// Print only one JSON object at the end on standard output
+    /// Print the result as one JSON object, and nothing else, to standard output
     #[arg(long)]
     json: bool,
     /// Keep the session file, keys, data, models and receipts in this folder, which must not exist

@@ -22,7 +22,7 @@ use crate::session::Session;
 /// Seconds in which it looks for the other peers, unless the user says otherwise.
 pub(super) const WAIT: u64 = 15;
 
-/// Find problems before a session starts: run it on every machine at about the same time
+/// Find problems before a session starts. Run this command on every machine at about the same time
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
     /// Session file
@@ -35,10 +35,10 @@ pub(super) struct Doctor {
     /// State folder of `join` [default: `state` next to the key file]
     #[arg(long, value_name = "DIR")]
     pub(super) state: Option<PathBuf>,
-    /// Output file of `join` [default: the session's name with .model, in this folder]
+    /// Result file of `join` [default: the session's name with the ending .model, in this folder]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
-    /// Rows for `join`; list all their problems
+    /// Rows for `join`: list all problems of these rows
     #[arg(long, value_name = "FILE")]
     pub(super) data: Option<PathBuf>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub(super) struct Doctor {
     /// Label column of these rows [default: as for `join`]
     #[arg(long, value_name = "COLUMN", requires = "data")]
     pub(super) label: Option<LabelColumn>,
-    /// Search for the other peers for at most this number of seconds
+    /// Search for the other peers for at most SECONDS
     #[arg(long, value_name = "SECONDS", default_value_t = WAIT, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) wait: u64,
     /// Print one JSON object per line

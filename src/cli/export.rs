@@ -13,8 +13,8 @@ use super::{Failure, output, print};
 use crate::files;
 use crate::model::onnx;
 
-/// Write a model as an NPZ archive with counts, lifting matrix, classes and settings, or a network with
-/// its scaling as ONNX
+/// Write a model as an NPZ archive (counts, lifting matrix, classes, settings), or a network and its scaling
+/// as an ONNX file
 ///
 /// docs/python.md describes the arrays and has twenty lines of NumPy that predict from them. A personal
 /// model needs --with-private-rows; lab/tables/networks.md describes its arrays.
@@ -22,10 +22,10 @@ use crate::model::onnx;
 pub(super) struct Export {
     #[command(flatten)]
     model: ModelArguments,
-    /// Archive to write; for a network the ONNX file
+    /// File to write: an NPZ archive for a model, an ONNX file for a network
     #[arg(long, value_name = "FILE.npz|FILE.onnx")]
     out: PathBuf,
-    /// Export a personal model: its keys are representations of private rows
+    /// Allow the export of a personal model, whose keys reveal private rows
     #[arg(long)]
     with_private_rows: bool,
     /// Replace the file if it exists

@@ -17,18 +17,19 @@ use crate::session::Run;
 
 /// Print the peer id of this user's key; make the key if it does not exist
 ///
-/// With --network-key: print the fingerprint of a network key, which is not secret; peers with the same
-/// fingerprint have the same key. With --new in addition: make the key. Give it to every peer over a
-/// safe channel. A key is never overwritten.
+/// With --network-key: print the fingerprint of a network key. The fingerprint is not secret; peers with the
+/// same fingerprint have the same network key. With --network-key and --new: make a network key. Give its
+/// file to every peer over a safe channel. A key file is never overwritten.
 #[derive(Debug, Args)]
 pub(super) struct IdArguments {
     /// Key file [default: $XDG_CONFIG_HOME/flyswarm/identity, or ~/.config/flyswarm/identity]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Make a new key; fail if the file exists
+    /// Make a new key; fail if the key file exists
     #[arg(long)]
     new: bool,
-    /// File of a network key, a secret that all peers of a network share: print its fingerprint
+    /// Print the fingerprint of the network key in FILE. A network key is a secret that all peers of a
+    /// network share
     #[cfg(feature = "net")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key", "announce"])]
     network_key: Option<PathBuf>,

@@ -16,22 +16,21 @@ use super::{Failure, kind, print, written};
 use crate::data::LabelColumn;
 use crate::tasks::Contents;
 
-/// Print the contents of a file, or the differences of two models; with --digest print digests to
-/// compare
+/// Print the contents of a file, or the differences between two models; with --digest, print digests of files
 ///
-/// Equal digests mean: models and networks predict alike; session files are for the same session; NPZ
-/// archives have the same arrays; receipts are of the same session with the same sums. Values that
-/// differ from peer to peer, such as times and addresses, do not count.
+/// Two models or networks with equal digests give the same predictions. Two session files describe the same
+/// session. Two NPZ archives have the same arrays. Two receipts are from the same session with the same sums.
+/// Digests ignore values that differ from peer to peer, such as times and addresses.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// A model, network, personal model or session file; two models to compare; with --digest any number
-    /// of these, NPZ archives and receipts
+    /// A model, network, personal model or session file, or two models to compare. With --digest: any number
+    /// of such files, NPZ archives and receipts
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// Print one line for each file: digest, kind, name
+    /// Print one line for each file: its digest, kind and name
     #[arg(long)]
     pub(super) digest: bool,
-    /// With two models: rows that both predict, to compare their predictions
+    /// With two models: rows on which to compare the predictions of both
     #[arg(long, value_name = "ROWS", conflicts_with = "digest")]
     pub(super) data: Option<PathBuf>,
     /// Label column of these rows: its name, its number from 1, `last` or `none`

@@ -44,10 +44,10 @@ use personal::Personal;
 /// into it, for `flyswarm-conform`. A reader of the file sees all that this node has seen of the others.
 const TRACE: &str = "FLYSWARM_TRACE";
 
-/// Join a session with your rows; write the model or other result of the session's task
+/// Join a session with your rows, and write the result, such as a model
 ///
-/// With --json, lines {"peer": PEERID, "address": MULTIADDR} on standard input give addresses of other
-/// peers.
+/// With --json you can send addresses of other peers to standard input, one JSON object per line: {"peer":
+/// PEERID, "address": MULTIADDR}.
 #[derive(Debug, Args)]
 pub(super) struct Join {
     /// Session file
@@ -55,7 +55,7 @@ pub(super) struct Join {
     /// Rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE", required_unless_present = "no_data")]
     data: Option<PathBuf>,
-    /// Join without rows: help the others in a session of the task xclp, without seeing data
+    /// Join a session of the task xclp without rows. This peer helps to compute, but sees no data
     #[arg(long, conflicts_with_all = ["data", "map", "label", "strict", "trainer", "personalise", "dataset"])]
     no_data: bool,
     #[command(flatten)]
@@ -64,35 +64,35 @@ pub(super) struct Join {
     /// classes]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// Result file; receipt and report are written next to it [default: the session's name with
-    /// the ending of the task's results, such as .model]. With --no-data this is the receipt
+    /// Result file [default: the session's name with the ending of the task's results, such as .model].
+    /// Receipt and report are written next to it. With --no-data this is the file of the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Leave before any rows are counted if a column looks wrong compared with the other peers: other
-    /// units, codes for missing values, a constant
+    /// If a column differs suspiciously from the other peers' columns (other units, codes for missing values,
+    /// a constant), leave the session before the result counts these rows
     #[arg(long)]
     strict: bool,
-    /// With the task fedavg: train with this command instead of the built-in learner, such as 'python3
-    /// train.py' (docs/networks.md)
+    /// With the task fedavg: train with this command, such as 'python3 train.py', instead of the built-in
+    /// learner (docs/networks.md)
     #[arg(long, value_name = "COMMAND")]
     trainer: Option<String>,
-    /// With the task fedavg: make the network personal at the end, like `flyswarm personalise`
+    /// With the task fedavg: after the session, adapt the network to these rows, like `flyswarm personalise`
     #[arg(long)]
     personalise: bool,
-    /// Name of these rows in the privacy ledger, which adds up what private sessions spend
+    /// Name of these rows in the privacy ledger, which adds up the budget that private sessions spend
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
-    /// Refuse to join if these rows would then have spent more than E
+    /// Refuse to join if all private sessions on these rows together would then have spent more than E
     #[arg(long, value_name = "E", requires = "dataset")]
     budget: Option<Ratio>,
-    /// Join a private session without a question, even if its forecast is poor
+    /// Join a private session without confirmation, even if the forecast for its result is poor
     #[arg(long, requires = "dataset")]
     yes: bool,
     /// Key file [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Folder for what this peer must remember until the session is over [default: `state` next to the key
-    /// file]. A peer that loses this state has no vote in that session any more
+    /// Folder for the state that this peer needs until the session is over [default: `state` next to the key
+    /// file]. A peer that loses its state can no longer vote in the session
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     #[command(flatten)]
@@ -103,11 +103,11 @@ pub(super) struct Join {
     /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics; the default ADDRESS is 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
-    /// Show the session on a page in the browser, and print its address, which contains a secret. The
-    /// default ADDRESS is 127.0.0.1; port 0 takes a free port
+    /// Show the session on a page in the browser, and print the page's address, which contains a secret. The
+    /// default ADDRESS is 127.0.0.1; port 0 selects a free port
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     page: Option<SocketAddr>,
-    /// Print one JSON object per line on standard output for each event
+    /// Print each event as a JSON object on its own line to standard output
     #[arg(long)]
     json: bool,
     #[arg(skip)]

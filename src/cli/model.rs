@@ -36,7 +36,8 @@ const MATRIX: u64 = 1 << 30;
 pub(super) struct ModelArguments {
     /// Model file
     pub(super) model: PathBuf,
-    /// Use a model even if its lifting matrix, which is drawn from a seed, takes more than 1 GiB of memory
+    /// Use the model even if its lifting matrix takes more than 1 GiB of memory (the file has only the seed
+    /// of the matrix)
     #[arg(long)]
     large: bool,
 }

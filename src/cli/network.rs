@@ -23,13 +23,13 @@ const KEY_FILE: u64 = 1024;
 
 #[derive(Debug, Args)]
 pub(super) struct NetworkArguments {
-    /// Address to listen on; may be repeated [default: a free port of every interface]
+    /// Address to listen on; repeatable [default: a free port of every interface]
     #[arg(long, value_name = "MULTIADDR")]
     pub(super) listen: Vec<Multiaddr>,
     /// Do not look for peers by mDNS
     #[arg(long)]
     pub(super) no_mdns: bool,
-    /// Network key: only peers with the same key can connect (see `flyswarm id`)
+    /// File of a network key: only peers with the same network key can connect (see `flyswarm id`)
     #[arg(long, value_name = "FILE")]
     pub(super) network_key: Option<PathBuf>,
 }

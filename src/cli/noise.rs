@@ -20,16 +20,16 @@ pub(super) struct NoiseArguments {
     /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
     #[arg(long, value_name = "E")]
     epsilon: Option<Ratio>,
-    /// Number of counts that a peer releases, the paper's T; with --mode central, number of counts of
-    /// the total that are kept; not with the task sketch [default: 100]
+    /// Number of counts that a peer releases (T in the paper). With --mode central: number of counts of the
+    /// total that are kept. Not with the task sketch [default: 100]
     #[arg(long, value_name = "T", requires = "epsilon")]
     top: Option<u32>,
     /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
     /// Rows that the budget protects. per-party: one row at every peer (as in the paper); parallel: one row
-    /// at one peer; central: the same, but only in the total of all peers; member (task fedavg): all rows of
-    /// one peer [default: per-party; with fedavg member]
+    /// at one peer; central: one row at one peer, but only in the total of all peers; member (task fedavg):
+    /// all rows of one peer [default: per-party; with fedavg: member]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
     /// With --mode central or member: number of peers that may collude [default: 1]
@@ -60,8 +60,8 @@ impl NoiseArguments {
     }
 }
 
-/// Print the privacy budget that each data set of this identity has spent, and the number of sessions on
-/// secret shares (xclp, summary, glm) that have used it
+/// Print for each data set of this key how much privacy budget was spent, and how many sessions on secret
+/// shares (xclp, summary, glm) have used the data set
 #[derive(Debug, Args)]
 pub(super) struct Spent {
     /// Key file [default: the key of `flyswarm id`]

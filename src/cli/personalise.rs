@@ -22,12 +22,13 @@ use crate::data::groups::in_both;
 use crate::data::split::{Split, folds};
 use crate::data::{Dataset, LabelColumn};
 
-/// Make a trained network personal: mix it with the nearest of your own rows (kNN-Per)
+/// Adapt a trained network to your own rows: mix its predictions with those of the nearest own rows (kNN-Per)
 ///
-/// The model is a network that the task fedavg has trained. Anyone who has it can do this, without
-/// having been in its session. Prints the accuracy of the network alone, of the network after training
-/// on these rows (fine-tuned) and of kNN-Per on unseen rows, and names the best. If a personal model is
-/// given instead of a network, the new rows are added to its rows. docs/networks.md has the details.
+/// The model is a network that the task fedavg has trained. You can use this command with any such network
+/// file, even if you did not take part in the session. The command prints the accuracy on unseen rows of the
+/// network alone, of the network after training on these rows (fine-tuned) and of kNN-Per, and names the best
+/// method. If you give a personal model instead of a network, the command adds the new rows to the rows of
+/// this model. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file, or a personal model to update with new rows
@@ -37,11 +38,11 @@ pub(super) struct Personalise {
     /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Personal model to write [default: the network's name with .personal]
+    /// Personal model to write [default: the network's name with the ending .personal]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Rows to test on and to choose lambda, the weight of the stored rows; the network must not be
-    /// trained on them [default: the rows of --data by cross-validation]
+    /// Rows to test on and to choose lambda, the weight of the stored rows. The network must not be trained
+    /// on these rows [default: cross-validation on the rows of --data]
     #[arg(long, value_name = "FILE")]
     validate: Option<PathBuf>,
     /// Labels of --validate, if they are in another file
@@ -54,14 +55,13 @@ pub(super) struct Personalise {
     /// Number of neighbours that vote, 1 to 1024
     #[arg(long, default_value_t = 10)]
     k: usize,
-    /// Divide distances by this number
+    /// Divide distances by SIGMA. With a larger number, far rows get more weight
     #[arg(long, value_name = "SIGMA", default_value_t = 1.0)]
     scale: f64,
-    /// Share of the rows that is stored, above 0, at most 1
+    /// Share of the rows to store, above 0 and at most 1
     #[arg(long, value_name = "PART", default_value_t = 1.0)]
     capacity: f64,
-    /// Store means of similar rows (k-means in each class) instead of rows, in the number that
-    /// --capacity gives
+    /// Store means of similar rows (k-means in each class) instead of rows. --capacity sets their number
     #[arg(long, requires = "capacity")]
     prototypes: bool,
     /// Number of passes of fine-tuning
@@ -73,11 +73,11 @@ pub(super) struct Personalise {
     /// Also compare with a network that is trained only on these rows (15 passes)
     #[arg(long)]
     local: bool,
-    /// Also write the fine-tuned network here
+    /// Also write the fine-tuned network to FILE
     #[arg(long, value_name = "FILE")]
     fine_tuned_out: Option<PathBuf>,
-    /// With a personal model: fifo (replace the same number of oldest rows), concatenate or fixed (only
-    /// compare) [default: fifo]
+    /// With a personal model, use of the new rows: fifo (replace the oldest stored rows), concatenate (add to
+    /// the stored rows) or fixed (only compare) [default: fifo]
     #[arg(long, value_name = "HOW", value_parser = drifts())]
     drift: Option<Drift>,
     /// Overwrite existing files
@@ -340,7 +340,7 @@ pub(super) fn made_of(
     usual.make((*network, known), rows, None, out)
 }
 
-/// The command's options alone.
+/// The options of the command, to read their defaults.
 #[cfg(feature = "net")]
 #[derive(Debug, clap::Parser)]
 struct Usual {

@@ -27,24 +27,24 @@ use crate::net::relay::{self, Event, Limits};
 /// Default port of a relay.
 const PORT: u16 = 4001;
 
-/// Forward connections of peers that cannot dial each other, such as those behind firewalls
+/// Forward connections between peers that cannot dial each other, for example because of firewalls
 ///
-/// Serves only the peers of the given session files. It cannot read the data that it forwards, but
-/// learns which peers communicate, when and how much. Prints its addresses for the field `relays` of
-/// session files. Runs until Ctrl-C or SIGTERM.
+/// The relay serves only the peers of the given session files. It cannot read the data that it forwards, but
+/// it learns which peers communicate, when and how much. It prints its addresses for the field `relays` of
+/// session files. It runs until Ctrl-C or SIGTERM.
 #[derive(Debug, Args)]
 pub(super) struct Relay {
-    /// Session file whose peers are served; repeatable. The field `relays` may be added to the session file
-    /// later
+    /// Session file whose peers can use this relay; repeatable. You may add the field `relays` to the session
+    /// file later
     #[arg(long = "session", value_name = "FILE", required = true)]
     sessions: Vec<PathBuf>,
     /// Key file, which determines the relay's peer id [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Address to listen on; may be repeated [default: TCP port 4001 of every interface]
+    /// Address to listen on; repeatable [default: TCP port 4001 of every interface]
     #[arg(long, value_name = "MULTIADDR")]
     listen: Vec<Multiaddr>,
-    /// Network key, the same as the peers'
+    /// File of the network key. The relay must have the same network key as its peers
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
     /// Maximum number of peers that can be reached through this relay at a time
@@ -56,14 +56,14 @@ pub(super) struct Relay {
     /// Maximum bytes of one forwarded connection, in both directions together; 0 for no limit
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     circuit_bytes: u64,
-    /// Maximum duration of one forwarded connection, seconds
+    /// Maximum duration of one forwarded connection in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 7 * 24 * 3600,
           value_parser = clap::value_parser!(u32).range(1..))]
     circuit_seconds: u32,
     /// Serve Prometheus metrics at http://ADDRESS:PORT/metrics; the default ADDRESS is 127.0.0.1
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     metrics: Option<SocketAddr>,
-    /// Print one JSON object per line on standard output for each event
+    /// Print each event as a JSON object on its own line to standard output
     #[arg(long)]
     json: bool,
 }

@@ -20,8 +20,8 @@ const RECEIPT_LIMIT: u64 = 1 << 30;
 
 /// Print the quality of a model on labelled rows; with --out also write a page for the browser
 ///
-/// If the model's receipt is next to it, the page also lists the members of the session and what others
-/// may have learnt.
+/// If the receipt is next to the model, the page also lists the members of the session and what the other
+/// peers may have learnt.
 #[derive(Debug, Args)]
 pub(super) struct Report {
     #[command(flatten)]
@@ -31,17 +31,18 @@ pub(super) struct Report {
     /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Positive class for sensitivity and specificity, if the model has two classes [default: the one in
-    /// the receipt, otherwise the rarer class among the model's training rows]
+    /// Positive class for sensitivity and specificity, if the model has two classes [default: the positive
+    /// class in the receipt, or without a receipt the rarer class among the model's training rows]
     #[arg(long, value_name = "CLASS")]
     positive: Option<String>,
-    /// Receipt for the page [default: the model with .receipt.json, if it exists]
+    /// Receipt for the page [default: the file with the name of the model and the ending .receipt.json, if it
+    /// exists]
     #[arg(long, value_name = "FILE", requires = "out")]
     receipt: Option<PathBuf>,
-    /// Write a page, such as wards.report.html
+    /// Write a report page to FILE, such as wards.report.html
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace the file even if it is not a page of `report` or `join`
+    /// Overwrite the file even if it is not a page from `report` or `join`
     #[arg(long, requires = "out")]
     force: bool,
     /// Print JSON

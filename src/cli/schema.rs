@@ -25,8 +25,7 @@ pub(super) enum SchemaCommand {
     Check(Check),
 }
 
-/// Check a file of rows against a session and list all problems, each with its column, its first line, the
-/// number of rows that have it, and a remedy
+/// Check a file of rows against a session. List all problems: column, first line, number of rows, what to do
 #[derive(Debug, Args)]
 pub(super) struct Check {
     /// Session file
@@ -37,14 +36,14 @@ pub(super) struct Check {
     /// Label column: its name, its number from 1, `last` or `none` [default: as in the session]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// Add the file's other levels of categories and texts for missing values to the session file. The
-    /// session's id changes, so all peers need the new file; they see what was added
+    /// Add to the session file the levels of categories and the texts for missing values that only this file
+    /// has. The session id changes, so all peers need the new session file; they see the added texts
     #[arg(long)]
     amend: bool,
-    /// With --amend: add a level only if at least this number of rows has it
+    /// With --amend: add a level only if at least N rows have it
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "amend")]
     min_rows: u64,
-    /// Print a draft of a map file (for --map) instead of the list of problems. The file stays at this site
+    /// Print a draft of a map file (for --map) instead of the list of problems. A map file stays at this site
     #[arg(long, conflicts_with_all = ["amend", "json"])]
     suggest_map: bool,
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub(super) enum SessionCommand {
     New(Box<new::NewArguments>),
     Next(Box<next::NextArguments>),
     Forecast(forecast::ForecastArguments),
-    /// Check a session file: print its id, or the first error on one line
+    /// Check a session file, and print the session id or the first error
     Check {
         /// The session file
         file: PathBuf,

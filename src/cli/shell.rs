@@ -9,16 +9,16 @@ use clap_complete::Shell;
 
 use super::{Arguments, Failure, output, print};
 
-/// Print the completions of a shell
+/// Print the completions for a shell
 #[derive(Debug, Args)]
 pub(super) struct Completions {
     shell: Shell,
 }
 
-/// Write the manual pages, one for each command
+/// Write manual pages, one for each command
 #[derive(Debug, Args)]
 pub(super) struct Man {
-    /// Folder of the pages, which is made if it does not exist
+    /// Folder for the pages; the folder is made if it does not exist
     folder: PathBuf,
     /// Overwrite pages that exist
     #[arg(long)]

@@ -20,10 +20,10 @@ use crate::sim::run::{self, Progress};
 use crate::sim::scenario::File;
 use crate::sim::table;
 
-/// Run the nodes of a scenario in virtual time, with its faults
+/// Run the nodes and faults of a scenario in virtual time
 ///
-/// Prints a table of the results. The same seed gives the same trace hash on every machine. If a check
-/// fails, the exit code is 3, and the command that repeats the run is printed.
+/// Prints a table of the results. The same seed gives the same trace hash on every machine. If a check fails,
+/// the program prints the command that repeats the run, and the exit code is 3.
 #[derive(Debug, Args)]
 pub(super) struct Simulate {
     /// Scenario file, such as simulations/churn.toml; simulations/README.md documents its fields
@@ -32,25 +32,25 @@ pub(super) struct Simulate {
     /// Seed that replaces the one in the file
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
-    /// Write result.json and report.html into this folder, which is made if it does not exist
+    /// Write result.json and report.html into this folder; the folder is made if it does not exist
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// Overwrite these files if they exist
     #[arg(long, requires = "out")]
     pub(super) force: bool,
-    /// Simulate this session file, of any task, with the keys, rows, network and faults of the scenario
+    /// Simulate the session of this file (any task), with the keys, rows, network and faults of the scenario
     #[arg(long, value_name = "FILE")]
     pub(super) session: Option<PathBuf>,
-    /// Run the small form of the scenario, as the tests do
+    /// Run the small variant of the scenario, as the tests do
     #[arg(long)]
     pub(super) small: bool,
-    /// Show at most 64 nodes side by side on a page in the browser, and print its address. The
-    /// default ADDRESS is 127.0.0.1; port 0 takes a free port
+    /// Show at most 64 nodes side by side on a page in the browser, and print the address of the page. The
+    /// default ADDRESS is 127.0.0.1; port 0 selects a free port
     #[cfg(feature = "net")]
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = super::dashboard::parse_address)]
     pub(super) page: Option<std::net::SocketAddr>,
-    /// Measure this machine's rates; print them as a scenario's table of rates, or write them into FILE,
-    /// which is otherwise unchanged
+    /// Measure the speed of this machine. Print it as the table `rates` of a scenario, or write this table
+    /// into the scenario FILE
     #[arg(long, conflicts_with_all = ["seed", "out", "small", "force", "session"])]
     pub(super) calibrate: bool,
     /// Print JSON: the contents of result.json

@@ -20,12 +20,12 @@ use flyswarm_learn::tuning::candidate::{Ranges, readouts};
 use flyswarm_learn::tuning::search::{TrialError, search};
 use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 
-/// Find settings of FlyNN for labelled rows by cross-validation, and compare with baselines on the same
-/// folds
+/// Find settings of FlyNN for labelled rows by cross-validation, and compare them with simple methods on the
+/// same folds
 ///
-/// Every candidate has its own lifting matrix in each fold, and all scores and gammas are tried on the
-/// same counts. The printed figures are slightly optimistic: the best candidate is chosen by the same folds
-/// that score it.
+/// Every candidate has its own lifting matrix in each fold. All scores and gammas are tried on the same
+/// counts. The printed figures are slightly too good, because the best candidate is chosen on the same folds
+/// that measure it.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// Rows with labels: CSV, Excel, Parquet, NPY or NPZ
@@ -33,21 +33,22 @@ pub(super) struct Tune {
     /// Label column: its name, its number from 1, or `last`
     #[arg(long, value_name = "COLUMN", default_value = "last")]
     label: LabelColumn,
-    /// Session file whose table section describes the columns of the rows
+    /// Session file whose section `[table]` describes the columns of the rows
     #[arg(long, value_name = "SESSION")]
     columns_from: Option<PathBuf>,
-    /// Column with the groups of the rows, such as patients; a group is never split between folds
+    /// Column that groups the rows, such as the patient. A group is never split between folds
     #[arg(long, value_name = "COLUMN", conflicts_with = "columns_from")]
     group: Option<String>,
     #[command(flatten)]
     reading: Reading,
-    /// Number of candidates in addition to the default setting: first known good ones, then random ones
+    /// Number of candidate settings in addition to the default settings: first known good ones, then random
+    /// ones
     #[arg(long, default_value_t = 24, value_parser = at_least::<0>)]
     budget: usize,
     /// Number of folds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(2..=100))]
     folds: u16,
-    /// Maximum number of rows to use: a random sample that keeps the share of each class
+    /// Maximum number of rows to use. If the file has more, a random sample keeps the share of each class
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
     /// Maximum number of bits of a hash (the paper's maximum is 2048 times the number of features)
@@ -56,13 +57,13 @@ pub(super) struct Tune {
     /// Seed of folds, candidates and matrices
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Metric to maximise: balanced (accuracy) or accuracy
+    /// Metric to maximise: balanced (balanced accuracy) or accuracy
     #[arg(long, default_value = "balanced")]
     metric: Metric,
     /// Try only settings of the published method
     #[arg(long)]
     paper_settings: bool,
-    /// Write the best setting here, as lines of a session file
+    /// Write the best settings to FILE, as lines of a session file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Overwrite the file if it exists

@@ -19,14 +19,15 @@ use crate::files::now;
 use crate::{files, print};
 use flyswarm::cli::Failure;
 
-/// Check another program as a peer: in each place of the tree, late, restarted, next to nodes that die
+/// Check another program as a peer: in each place of the tree, after a late start, after a restart, and next
+/// to nodes that crash or deviate
 ///
-/// Runs sessions of the task flynn on this machine; one peer of each session is the program. These words
-/// in its command are replaced: {session} {key} {data} {state} {out} by files, {listen} by an address
-/// such as /ip4/127.0.0.1/tcp/4001. {data} is a CSV file without a header, with the labels last. {state}
-/// is a folder that may not exist yet. The program must write the model to {out}. The session file has
-/// the addresses of all peers. The program must end with exit code 0 once it has the model and the other
-/// peers need nothing more from it.
+/// Runs sessions of the task flynn on this machine; one peer of each session is the program. These words in
+/// the program's command are replaced: {session}, {key}, {data}, {state} and {out} by paths, and {listen} by
+/// an address such as /ip4/127.0.0.1/tcp/4001. {data} is a CSV file without a header, with the labels last.
+/// {state} is a folder that may not exist yet. The program must write the model to {out}. The session file
+/// has the addresses of all peers. The program must end with exit code 0 when it has the model and the other
+/// peers no longer need it.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Command of the program, such as 'peer {session} --key {key} --data {data} --state {state} --out
@@ -36,14 +37,14 @@ pub(crate) struct Check {
     /// Print the names and descriptions of all cases
     #[arg(long)]
     list: bool,
-    /// Words to add to the command if the session has a network key, such as '--network-key
-    /// {network-key}' [default: that case is skipped]
+    /// Words to add to the command if the session has a network key, such as '--network-key {network-key}'
+    /// [default: skip the case with a network key]
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     with_network_key: Option<String>,
-    /// Run only these cases, by name, separated by commas
+    /// Run only the cases with these names, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Print one JSON object per case, one on each line
+    /// Print one JSON object per case, each on its own line
     #[arg(long)]
     json: bool,
     /// Number of cases that run at the same time

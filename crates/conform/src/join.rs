@@ -18,12 +18,12 @@ use flyswarm::session::Peer;
 use crate::deviation::{self, Deviation};
 use crate::play;
 
-/// Run `flyswarm join` with switches that are for tests only
+/// Run `flyswarm join` with additional options for tests
 ///
-/// Takes the arguments of `flyswarm join` and these switches, in any place: --hold-at AGGREGATE.STAGE
-/// stops the node there until it is killed; --deviate WAY PEER makes it deviate towards a peer, in a way
-/// of `check`; --randomness FILE makes it draw the values that `play --prepare` has written. Never use
-/// it with real data.
+/// Takes the arguments of `flyswarm join` and three more options, at any position. --hold-at AGGREGATE.STAGE
+/// stops the node at this stage until the node is killed. --deviate WAY PEER makes the node deviate towards a
+/// peer, as in the case WAY of `check`. --randomness FILE makes the node use the random numbers that `play
+/// --prepare` has written. Never use this command with real data.
 #[derive(Debug, Args)]
 pub(crate) struct Join {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]

@@ -33,13 +33,14 @@ const AFTER_HELLO: Duration = Duration::from_millis(500);
 /// Time for one look at a peer's events.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Play the peers of a trace to a live one, and compare its messages with the recorded ones
+/// Play the peers of a trace to a live peer, and compare the messages of the live peer with those in the
+/// trace
 ///
-/// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). All its peers but one are
-/// played; the remaining one is the live peer, the program under test. It runs with the files that
-/// --prepare writes, and listens at its own address. It draws the same random values as in the trace, so
-/// that all its bytes can be compared: the key of the view, and the coefficients of the polynomial of
-/// each pad (spec, section 12).
+/// TRACE is tests/vectors/sum.json, or a trace of `join` (FLYSWARM_TRACE). This command plays all peers of
+/// the trace except one. The remaining peer is the live peer, which is the program under test. It runs with
+/// the files that --prepare writes, and listens at an address of its own. It must use the same random values
+/// as in the trace, so that all its bytes can be compared: the key of the view, and the coefficients of the
+/// polynomial of each pad (protocol-spec.md, section 12).
 #[derive(Debug, Args)]
 pub(crate) struct Play {
     trace: PathBuf,

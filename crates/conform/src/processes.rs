@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Run a scenario in virtual time and as real processes over libp2p on this machine, and compare both
 ///
-/// The results and views must be equal, the bytes of all frames within 1 %, the stages in the same
-/// order. Exit code 3 if they are not.
+/// The two runs must have equal results and views, and the same order of stages. The bytes of all frames may
+/// differ by at most 1 %. Otherwise the exit code is 3.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateProcesses {
     /// Scenario file, such as simulations/processes.toml
@@ -37,7 +37,7 @@ pub(crate) struct SimulateProcesses {
     /// Seed to use instead of the one in the file
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run the small form of the scenario, as the tests do
+    /// Run the small variant of the scenario, as the tests do
     #[arg(long)]
     small: bool,
     /// Print JSON

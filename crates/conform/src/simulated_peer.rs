@@ -21,17 +21,17 @@ use serde_json::{Value, json};
 
 use crate::join::Switches;
 
-/// One peer of a scenario as a process of its own; `simulate-processes` starts them
+/// Run one peer of a scenario as a process of its own; `simulate-processes` starts these processes
 ///
-/// Its randomness follows from the scenario's seed. So it does the same as the simulated peer, and its
-/// masked values are not secret. Session, key and rows come from the scenario, so it takes none of them
-/// as arguments. The key follows from the same seed.
+/// The scenario's seed determines the key and all random numbers of the process. So the process does the same
+/// as the simulated peer, and its masked values are not secret. Session, key and rows come from the scenario,
+/// so they are not arguments.
 #[derive(Debug, Args)]
 #[command(hide = true)]
 pub(crate) struct SimulatedPeer {
     /// Scenario file
     file: PathBuf,
-    /// Use its small form
+    /// Use the small variant of the scenario
     #[arg(long)]
     small: bool,
     /// Number of the run, from 0
@@ -45,7 +45,7 @@ pub(crate) struct SimulatedPeer {
     /// Number of earlier starts of the peer
     #[arg(long)]
     start: u32,
-    /// Folder for promises and results
+    /// Folder for the state and results of the peer
     #[arg(long)]
     state: PathBuf,
     /// Stage at which the scenario lets the peer crash: the process stops at AGGREGATE.STAGE, and is

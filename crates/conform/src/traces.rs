@@ -30,16 +30,16 @@ pub(crate) struct Decode {
     /// Bytes of a stream: one or several frames, each preceded by its length
     #[arg(long, value_name = "DIGITS")]
     hex: Option<String>,
-    /// Print one JSON object per frame, one on each line
+    /// Print one JSON object per frame, each on its own line
     #[arg(long)]
     json: bool,
 }
 
 /// Print the first field that differs between two traces
 ///
-/// Compares frames between the same two peers on the same channel, in their order. Times, and the order
-/// relative to the frames of other peers, are ignored. Frames that only one file has for a pair of peers
-/// are left out, so that the trace of one peer can be compared with that of a whole session.
+/// Compares frames between the same two peers on the same channel, in their order. Times are ignored, and so
+/// are the frames of other peers in between. If only one file has frames between two peers, these frames are
+/// left out, so that you can compare the trace of one peer with the trace of a whole session.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     mine: PathBuf,

@@ -14,11 +14,12 @@ use crate::data::prepare::TableSchema;
 use crate::data::{Column, LabelColumn};
 use crate::model::readout::lowest;
 
-/// Print the class of each row, one per line; with --scores, --abstain or --id as CSV with a header
+/// Print the predicted class of each row, one per line. With --scores, --abstain or --id the output is CSV
+/// with a header
 ///
 /// The probability of a class is calibrated on rows that the session held out, and takes into account how
-/// frequent the class is. The predicted class ignores this frequency, so that rare classes are found, too.
-/// Therefore it is not always the most probable class.
+/// frequent the class is. The prediction ignores how frequent the classes are, so that rare classes are found
+/// too. Therefore the predicted class is not always the most probable class.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]
@@ -28,19 +29,19 @@ pub(in crate::cli) struct Predict {
     /// Label column to exclude: its name, its number from 1, `last` or `none`
     #[arg(long, value_name = "COLUMN", default_value = "none")]
     label: LabelColumn,
-    /// Column of a CSV file that is not a feature and is printed next to each class: its name, or its
-    /// number from 1
+    /// Column of a CSV file, such as an id, to print next to each class: its name, or its number from 1. The
+    /// column is not used as a feature
     #[arg(long, value_name = "COLUMN")]
     id: Option<Column>,
     /// Also print the probability and the novelty of each class, and the margin. The class with the lowest
-    /// novelty is predicted; the margin is the distance to the second lowest, per bit of the hash. For a
-    /// network the novelty is -ln of the probability
+    /// novelty is predicted. The margin is the difference between the two lowest novelties, per bit of the
+    /// hash. For a network the novelty is -ln of the probability
     #[arg(long)]
     scores: bool,
-    /// Print no class if the margin is below this
+    /// Print no class for a row whose margin is below MARGIN
     #[arg(long, value_name = "MARGIN", value_parser = margin)]
     abstain: Option<f64>,
-    /// Write the classes here instead of to standard output
+    /// Write the classes to FILE instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Overwrite the file if it exists

@@ -12,13 +12,13 @@ use crate::cli::{Failure, print};
 use crate::session::Session;
 use crate::tasks::Forecast;
 
-/// Estimate the quality of a private session's model on synthetic rows: no peer's row is read, and no
-/// budget is spent
+/// Estimate the quality of a private session's model on synthetic rows. The command reads no peer's rows and
+/// spends no budget
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ForecastArguments {
     /// The session file
     file: PathBuf,
-    /// Number of rows of a peer
+    /// Number of rows that each peer has
     #[arg(long, value_name = "N", value_parser = at_least::<1>)]
     rows: usize,
     /// Print JSON

@@ -31,7 +31,7 @@ pub(super) struct Common {
     /// Name of the session
     #[arg(long)]
     pub(super) name: String,
-    /// Peer of the session; repeat for each, at least three
+    /// Peer of the session; repeat the option for each of at least three peers
     #[cfg_attr(feature = "net", arg(required_unless_present = "collect"))]
     #[cfg_attr(not(feature = "net"), arg(required = true))]
     #[arg(long = "peer", value_name = "NAME=PEERID[@MULTIADDR]")]
@@ -40,31 +40,33 @@ pub(super) struct Common {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) collect: Option<u64>,
-    /// Add without asking: all, or NAME=ENDING for the peer whose id has this ending, of 10 characters or
-    /// more; repeatable. An attacker with 1,000 cores finds a key with the same 10 characters in 14 years
+    /// Add discovered peers without a question: all, or as NAME the peer whose id ends with ENDING;
+    /// repeatable. ENDING has at least 10 characters: an attacker with 1,000 cores needs 14 years to match 10
+    /// characters
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     pub(super) admit: Vec<collect::Admit>,
-    /// Take the columns and classes from this file of rows or session file (.toml). After a session file you
-    /// may name a file of rows, for options that need rows
+    /// Take columns and classes from this file of rows or session file (.toml). If an option needs rows, give
+    /// a file of rows after the session file
     #[arg(long, value_name = "FILE")]
     pub(super) from: Vec<PathBuf>,
-    /// The label column of the rows: its name, its number from 1, `last` or `none`
+    /// Label column of the rows: its name, its number from 1, `last` or `none`
     #[arg(long, value_name = "COLUMN", default_value = "last", requires = "from")]
     pub(super) label: LabelColumn,
-    /// Column that groups the rows, such as the patient. A group is never split between training and
-    /// testing; the others see only the name of the column
+    /// Column that groups the rows, such as the patient. A group is never split between training and testing.
+    /// The other peers see only the name of the column
     #[arg(long, value_name = "COLUMN", requires = "from")]
     pub(super) group: Option<String>,
     #[command(flatten)]
     pub(super) reading: Reading,
-    /// Write a text of --from into the session file only if at least this number of rows has it
+    /// Write a text of the --from file into the session file only if at least N rows have this text
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
     pub(super) min_rows: u64,
     /// Classes, separated by commas, or a range of integers such as 0..9
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub(super) classes: Vec<String>,
-    /// Number of features, or their names. Files with names must then have these names
+    /// Number of features, or names of all features. If you give names, a file of rows with column names must
+    /// have the same names
     #[arg(long, value_name = "N|A,B,...", value_delimiter = ',', conflicts_with = "from")]
     pub(super) features: Vec<String>,
     /// Set any field of the session file, such as timing.linger_ms=5000; repeatable

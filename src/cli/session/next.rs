@@ -16,10 +16,10 @@ use crate::session::{Peer, Series, Session};
 /// Longest name of a session.
 const NAME: usize = 64;
 
-/// Write the next session of a series: the same peers and settings, with a new number and time
+/// Write the next session of a series: the same peers and settings, with a new run id and date
 #[derive(Debug, Args)]
 pub(in crate::cli) struct NextArguments {
-    /// Previous session
+    /// File of the previous session
     old: PathBuf,
     /// Peer that joins the series; repeatable
     #[arg(long, value_name = "NAME=PEERID[@MULTIADDR]")]
@@ -30,10 +30,10 @@ pub(in crate::cli) struct NextArguments {
     /// Use these settings, as written by `tune --out` or by a session of the task tune
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Name of the new session [default: the old name with its place in the series, such as ward-2]
+    /// Name of the new session [default: the old name with the number in the series, such as ward-2]
     #[arg(long)]
     name: Option<String>,
-    /// File to write [default: the new name with .toml, next to the old file]
+    /// File to write [default: the new name with the ending .toml, next to the old file]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace the file if it exists

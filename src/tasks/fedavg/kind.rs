@@ -36,8 +36,8 @@ pub static KIND: TaskKind = TaskKind {
         TaskOption::own(
             "initial",
             "FILE",
-            "Start from this file, which every peer needs: a network of an earlier session, or the weights of any \
-             model, which is then trained",
+            "Start from the weights in FILE: a network of an earlier session, or the first weights of any model. Every \
+             peer needs this file",
         )
         .also("tensors"),
     ],

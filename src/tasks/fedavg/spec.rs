@@ -27,8 +27,13 @@ pub(crate) const NETWORK: [TaskOption; 3] = [
         "fedavg.network",
         "Network to train: logistic, mlp or cnn [default: logistic]",
     ),
-    TaskOption::field("hidden", "N,...", "fedavg.hidden", "Units of the hidden layers [default: 128]"),
-    TaskOption::field("rounds", "N", "fedavg.rounds", "Rounds [default: 20]"),
+    TaskOption::field(
+        "hidden",
+        "N,...",
+        "fedavg.hidden",
+        "Number of units of each hidden layer [default: 128]",
+    ),
+    TaskOption::field("rounds", "N", "fedavg.rounds", "Number of rounds [default: 20]"),
 ];
 
 /// Shape of the network in a session file.

@@ -21,23 +21,24 @@ use crate::session::{DataSpec, Scaling, Score, Session, SessionError};
 use crate::tasks::new::{NewFile, Sets, TaskOption};
 use crate::tasks::{ModelSpec, Setting, Size, Sizes};
 
-/// Number of rows for the search, a stratified sample, and number of folds.
+/// Number of rows that the search uses: a sample that keeps the share of each class.
 const ROWS: usize = 2000;
+/// Number of folds of the search.
 const FOLDS: usize = 3;
-/// Most candidates; the default and known good ones come first.
+/// Maximum number of candidate settings. The default settings and known good settings come first.
 const CANDIDATES: usize = 24;
 
 pub(crate) const PAPER: TaskOption =
-    TaskOption::own("paper-settings", "", "Use the paper's settings as defaults");
+    TaskOption::own("paper-settings", "", "Use the settings of the paper as defaults");
 pub(crate) const SETTINGS: TaskOption = TaskOption::own(
     "settings",
     "FILE",
-    "Settings file that `tune --out` or a session of the task tune has written",
+    "File of settings, as written by `tune --out` or by a session of the task tune",
 );
 pub(crate) const TUNING: TaskOption = TaskOption {
     name: "tuning",
     value: "SECONDS",
-    help: "Try settings on the rows of --from for SECONDS and take the best",
+    help: "Try settings on the rows of --from for SECONDS, and use the best ones",
     sets: Sets::FromRows,
     alias: "",
 };

@@ -28,20 +28,25 @@ use task::Glm;
 pub static KIND: TaskKind = TaskKind {
     has_classes: false,
     options: &[
-        TaskOption::field("family", "FAMILY", "glm.family", "linear, logistic or poisson [default: linear]"),
-        TaskOption::own("outcome", "COLUMN", "Column that the model explains"),
+        TaskOption::field(
+            "family",
+            "FAMILY",
+            "glm.family",
+            "Kind of regression: linear, logistic or poisson [default: linear]",
+        ),
+        TaskOption::own("outcome", "COLUMN", "Outcome column, which the regression explains by the terms"),
         TaskOption::own(
             "event",
             "LEVEL",
-            "Level of the outcome that counts as the event [default: the second]",
+            "Level of the outcome that counts as the event [default: the second level]",
         ),
         TaskOption::names(
             "terms",
             "TERM,TERM",
             "glm.terms",
-            "Columns and pairs such as age:sex [default: all]",
+            "Terms of the model: columns, and pairs of columns such as age:sex [default: all columns]",
         ),
-        TaskOption::field("robust", "", "glm.robust", "Robust standard errors (HC1)"),
+        TaskOption::field("robust", "", "glm.robust", "Compute robust standard errors (HC1)"),
     ],
     fill,
     csv: Some(csv),

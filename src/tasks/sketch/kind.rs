@@ -22,7 +22,7 @@ pub static KIND: TaskKind = TaskKind {
             "hash",
             "HASH",
             "sketch.hash",
-            "Hash: srp (for dense rows) or minhash (for the set of features above 0)",
+            "Hash function: srp (for dense rows) or minhash (compares the sets of features above 0)",
         ),
         TaskOption::field(
             "open-distances",
@@ -31,7 +31,12 @@ pub static KIND: TaskKind = TaskKind {
             "Open every peer's distance to the global sketch",
         ),
         TaskOption::field("pairwise", "", "sketch.pairwise", "Open every peer's own sketch"),
-        TaskOption::field("choose", "K", "sketch.chosen", "Draw K peers by their distances"),
+        TaskOption::field(
+            "choose",
+            "K",
+            "sketch.chosen",
+            "Draw K peers at random by their distances to the global sketch",
+        ),
     ],
     fill,
     compare: super::compare::worth,
@@ -39,7 +44,7 @@ pub static KIND: TaskKind = TaskKind {
     demo: Some(include_str!("demo.toml")),
     ..TaskKind::new(
         "sketch",
-        "how far each peer's rows lie from all rows",
+        "how different each peer's rows are from all rows",
         &[Section {
             name: "sketch",
             tasks: "sketch if there is a [sketch], or flynn with select = \"sketch\"",

@@ -70,7 +70,11 @@ pub struct Outcome {
 /// Entry of the task in the registry.
 pub static KIND: TaskKind = TaskKind {
     options: &[
-        TaskOption::own("candidates", "N", "Compare N other settings with this one, 1 to 64 [default: 12]"),
+        TaskOption::own(
+            "candidates",
+            "N",
+            "Compare N other settings with the settings of this file, 1 to 64 [default: 12]",
+        ),
         new::PAPER,
         new::SETTINGS,
         new::TUNING,

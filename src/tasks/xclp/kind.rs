@@ -16,19 +16,19 @@ pub static KIND: TaskKind = TaskKind {
             "hamming",
             "WAY",
             "xclp.hamming",
-            "Method for distances: by three members (replicated) or by every two peers (ot, phe) [default: replicated]",
+            "Compute distances between rows by three members (replicated) or by every two peers (ot, phe) [default: replicated]",
         ),
         TaskOption::field(
             "balance",
             "",
             "xclp.balance",
-            "Weight each label by 1 / number of labels of its class",
+            "Give each label the weight 1 / (number of labels of its class)",
         ),
         TaskOption::field(
             "few-rows",
             "",
             "xclp.few_rows",
-            "Allow fewer than k + 1 rows of all peers together; k is the number of neighbours of a row, 4 by default",
+            "Allow fewer than 5 (k + 1) rows of all peers together; k is the number of neighbours of a row, 10 by default",
         ),
         TaskOption::field(
             "large-owner",
