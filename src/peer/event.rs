@@ -99,7 +99,7 @@ pub enum Event {
         /// Rule that it broke.
         fault: Fault,
     },
-    /// Signed statements of computing parties show that one of these peers deviates.
+    /// Signed statements of computing members show that one of these peers deviates.
     Named {
         /// Names of one or two peers.
         peers: Vec<String>,

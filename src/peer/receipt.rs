@@ -117,7 +117,7 @@ impl Disagreement {
     }
 }
 
-/// Peers that signed statements of computing parties name.
+/// Peers that signed statements of computing members name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Named {

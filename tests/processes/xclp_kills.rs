@@ -60,7 +60,7 @@ fn says(value: &Value, (event, aggregate, stage): (&str, &str, &str)) -> bool {
 enum Role {
     /// An owner of rows that does not compute.
     Owner,
-    /// One of the three computing peers, with or without rows.
+    /// One of the three computing members, with or without rows.
     Party,
 }
 
