@@ -246,7 +246,7 @@ fn a_relay_says_in_one_line_what_is_wrong() {
     };
     let (code, text) = said(&["--session", "session.toml", "--key", "alice.key"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("a relay needs an identity of its own (--key)"), "{text}");
+    assert!(text.contains("a relay needs another identity (--key)"), "{text}");
     let (code, text) = said(&["--session", "none.toml", "--key", "alice.key"]);
     assert!(code == Some(2) && text.contains("none.toml"), "{text}");
     let key = Identity::from_seed(random());

@@ -281,8 +281,8 @@ fn evidence_that_is_not_complete_or_not_of_one_view_names_nobody() {
         statement(Peer(author), begins, account(Place { chunk: 7, number: 0 }, accepts, 1))
     };
     let (ctx, all) = (context(2), [at(3, true, false), at(1, false, true), at(0, false, true)]);
-    // Computing member 0 (peer 3) refuses, although all accounts agree on the messages that it got. So peer 3 or peer
-    // 0 deviates.
+    // Computing member 0 (peer 3) refuses the check, although all accounts agree on the messages that it got.
+    // So peer 3 or peer 0 deviates.
     assert_eq!(named(&ctx, &all), Some(vec![Peer(3), Peer(0)]));
     assert_eq!(named(&ctx, &all[..2]), None, "one party has not spoken");
     assert_eq!(named(&ctx, &[]), None);
