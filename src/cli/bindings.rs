@@ -161,7 +161,7 @@ pub fn with_rounds<T>(result: Result<T, Failure>, rounds: &RoundFile) -> Result<
 /// file that the session starts from, and `rounds` keeps the weights.
 ///
 /// # Errors
-/// [`Failure::Input`] if the session does not support it, or the network is another.
+/// [`Failure::Input`] if the session does not support a setting, or the network file is another.
 pub fn own_part(
     builder: Builder,
     session: &Session,
