@@ -1,8 +1,9 @@
 //! Measures secure Hamming distances between two owners on one core: `cargo bench --bench hamming
 //! --no-default-features [-- --json] [--rows 500]`.
+//! --no-default-features [-- --json] [--rows 500]`.
 //!
-//! The default is one block of the paper (section 4.2): 500 points each, 512 features, L = 4,096. Each
-//! figure is in CPU seconds and is the least of several runs, scaled to the whole block.
+//! By default, it measures one block of the paper (section 4.2): 500 points of each owner, 512 features, L =
+//! 4,096. Each figure is in CPU seconds. It is the least of several runs, scaled to the whole block.
 
 #![allow(missing_docs)]
 
@@ -20,15 +21,15 @@ use serde_json::{Map, Value, json};
 const FEATURES: usize = 512;
 const BITS: usize = 4096;
 
-/// Seconds of each stage, in the order of measurement.
+/// CPU seconds of each stage, in the order of measurement.
 struct Costs {
     json: bool,
     seconds: Map<String, Value>,
 }
 
 impl Costs {
-    /// Records `scale` times the least seconds of this thread over `runs` runs. Returns the result of the
-    /// last run.
+    /// Runs the work `runs` times on this thread, and records `scale` times the least CPU seconds. Returns
+    /// the result of the last run.
     fn least<T>(&mut self, name: &str, (runs, scale): (usize, f64), mut work: impl FnMut() -> T) -> T {
         let mut best = f64::INFINITY;
         let mut last = None;
@@ -74,7 +75,7 @@ fn main() {
     assert!((1..=512).contains(&rows), "rows of one group of ciphertexts");
     let mut costs =
         Costs { json: arguments.iter().any(|argument| argument == "--json"), seconds: Map::new() };
-    // Keeps work and clock on one thread.
+    // The work and the clock are on one thread.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
     pool.install(|| measure(&mut costs, rows));
     if costs.json {
@@ -99,7 +100,7 @@ fn measure(costs: &mut Costs, rows: usize) {
     encryption(costs, &a, &b, &expected);
 }
 
-/// Measures a block by oblivious transfer. Only some of the receiver's rows are computed, because each row
+/// Measures a block by oblivious transfer. It computes only some of the receiver's rows, because each row
 /// costs the same.
 fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     let (context, rows, others) = ([7; 32], a.rows().min(20), b.rows());
@@ -138,8 +139,8 @@ fn transfers(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     assert_eq!(sum, expected[..rows * others], "the shares add up to the distances");
 }
 
-/// Measures a block by homomorphic encryption: all ciphertexts, and the answers for the rows of one job of
-/// the evaluator.
+/// Measures a block by homomorphic encryption: all ciphertexts, and the evaluator's answers for the rows of
+/// one job.
 fn encryption(costs: &mut Costs, a: &Codes, b: &Codes, expected: &[u16]) {
     let (groups, rows) =
         (phe::Groups { holder: a.rows(), evaluator: b.rows(), bits: BITS }, b.rows().min(32));

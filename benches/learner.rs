@@ -1,9 +1,9 @@
-//! Measures the learner: drawing M, projection and winners, training, prediction, and the growth of time
+//! Measures the learner: the draw of M, projection and winners, training, prediction, and how the time grows
 //! with each parameter.
 //!
-//! The rows are the built-in digits and made-up rows in the shape of MNIST (784 bytes, a fifth of them
-//! nonzero). Made-up rows are enough, because speed does not depend on the content. Times are wall time on
-//! all cores. `table6` measures CPU time and the distance to the core's limit.
+//! The rows are the built-in digits, and made-up rows in the shape of MNIST (784 bytes, a fifth of them
+//! nonzero). Made-up rows are enough, because the time does not depend on the content. Times are wall time on
+//! all cores. The bench `table6` measures CPU time, and how far it is from the limit of the core.
 
 #![allow(missing_docs)]
 
@@ -23,7 +23,7 @@ fn main() {
     divan::main();
 }
 
-/// A set of rows and its sketch parameters.
+/// Rows and the sketch parameters for them.
 #[derive(Clone, Copy, Debug)]
 enum Case {
     /// The demo's parameters: m = 128 d, s = 0.3 d.
@@ -69,7 +69,7 @@ fn made(rows: usize, d: usize) -> Dataset {
     Dataset::new(d, values, labels, classes).expect("sound rows")
 }
 
-/// Computes the winners of 512 rows with one parameter moved away from d = 784, m = 16384, s = 78, rho =
+/// Computes the winners of 512 rows. One parameter differs from d = 784, m = 16384, s = 78, rho = 32.
 /// 32.
 fn sweep(bencher: Bencher<'_, '_>, d: usize, m: usize, s: usize, rho: usize) {
     let data = made(512, d);

@@ -1,9 +1,10 @@
-//! Compares the sealed sum over eight nodes on one machine with the same bytes through bare libp2p
+//! Compares the sealed sum of eight nodes on one machine with a bare transfer of the same bytes over libp2p
 //! substreams.
 //!
-//! **Sealed**: eight nodes in this process. Each is a `net::driver` on its own thread with its own network
-//! and state folder, over loopback (TCP, Noise, Yamux). The plan is the coin and one vector. The vectors
-//! are made before the measurement. Two times start when the first node begins to mask:
+//! **Sealed**: eight nodes in this process. Each is a `net::driver` on its own thread, with its own network
+//! and state folder, over loopback (TCP, Noise, Yamux). The plan is the coin and one vector. The vectors are
+//! made before the measurement. Two times are measured, both from the moment when the first node begins to
+//! mask:
 //!
 //! - `summed` ends when the last node holds the sealed total, has hashed it and knows that all nodes do
 //!   (its stage `Accept` begins).
@@ -11,19 +12,19 @@
 //!   the acknowledgements, the shares and the opening. Every committee member syncs the total to disk
 //!   before it acknowledges.
 //!
-//! **Bare**: a swarm for each node with only `libp2p-stream`, default settings and TCP without delay. On
-//! each of the tree's seven edges, one substream carries the vector up and another one carries it down.
-//! Both run at once, with writes of 256 KiB. The reader discards the bytes. There are no masks, additions,
-//! hashes, disk writes or order between edges. The time is from the first write until the last byte is
+//! **Bare**: one swarm for each node, with `libp2p-stream` alone, default settings, and TCP without delay. On
+//! each of the tree's seven edges, one substream carries the vector up and another one carries it down. Both
+//! run at once, with writes of 256 KiB. The reader discards the bytes. There are no masks, additions, hashes
+//! or disk writes, and no edge waits for another. The time is from the first write until the last byte is
 //! read.
 //!
-//! Both begin on fresh connections and alternate, so that other work on the machine affects both. CPU
-//! seconds are those of the whole process. Memory is the peak (`VmHWM`) of processes that each run one of
-//! the eight nodes.
+//! Both begin on fresh connections. They alternate, so that other work on the machine affects both. CPU
+//! seconds are those of the whole process. Memory is the peak (`VmHWM`) of each of eight processes; each runs
+//! one node.
 //!
-//! `cargo bench --bench sealed_sum [-- REPETITIONS]`; `TMPDIR` sets the place of the state folders. With
-//! `-- --bare MIB` it prints only the CPU seconds per GB through bare substreams, for both ends together,
-//! with MIB mebibytes up and down each edge.
+//! `cargo bench --bench sealed_sum [-- REPETITIONS]`. `TMPDIR` is the folder for the state folders. With `--
+//! --bare MIB`, it sends MIB mebibytes up and down each edge over bare substreams, and prints only the CPU
+//! seconds per GB for both ends together.
 
 #![allow(missing_docs, clippy::disallowed_methods)] // it reads the clock
 
@@ -43,7 +44,7 @@ use flyswarm::protocol::sum_id::SumId;
 use flyswarm::session::Peer;
 use flyswarm_sealed_sum::crypto::mask::{Sign, Word};
 
-/// The allocator of the program; the bare transfer uses it too.
+/// The program uses this allocator. The bare transfer uses it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -60,8 +61,8 @@ struct Cost {
     cpu: f64,
 }
 
-/// CPU seconds of this process so far, if the system reports them: user and system time, in ticks of 10
-/// ms.
+/// CPU seconds of this process so far: user and system time, in ticks of 10 ms. `None` if the system does not
+/// report them.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
@@ -74,8 +75,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
 }
 
-/// The masks that one node applies to the vector: one for each of its seven partners and, on three of the
-/// eight nodes, a pad.
+/// The masks that one node applies to the vector: one mask for each of its seven partners. Three of the eight
+/// nodes also apply a pad.
 fn masks(pad: bool) -> Masks {
     let sum = SumId { ballot: Ballot { counter: 1, proposer: Peer(0) }, slot: 1 };
     let mask = |key: u8, sign| Mask::new(Arc::new([key; 32].into()), "mask", sum, sign);
@@ -84,7 +85,7 @@ fn masks(pad: bool) -> Masks {
     Masks { word: Word::W32, masks: partners.chain(pad).collect() }
 }
 
-/// CPU seconds on one core to mask at all eight nodes, and to open.
+/// CPU seconds on one core: to mask at all eight nodes, and to open.
 fn masking(bytes: usize) -> (f64, f64) {
     let mut chunk = vec![1; CHUNK];
     let mut time = |masks: &Masks| {
@@ -173,7 +174,7 @@ fn memory(bytes: usize, out: &mut impl Write) -> std::io::Result<()> {
 }
 
 fn main() -> std::io::Result<()> {
-    // `cargo bench` passes `--bench`. `cargo test --benches` does not, and only checks that the bench
+    // `cargo bench` passes `--bench`. `cargo test --benches` does not pass it; it only checks that the bench
     // runs.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     if let [flag, index, bytes] = &arguments[..]

@@ -1,6 +1,6 @@
-//! Takes part in a session from a program: `cargo run --example join`.
+//! A program that takes part in a session: `cargo run --example join`.
 //!
-//! A hospital only needs [`take_part`]. Here, three hospitals are threads of one program.
+//! A hospital needs only [`take_part`]. Here, three hospitals are threads of one program.
 
 use std::error::Error;
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ use ndarray::Array2;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Joins with these rows, and returns the model of all peers' rows.
+/// Joins the session with these rows. Returns the model of the rows of all peers.
 fn take_part(
     file: &Path,
     key: &Path,
@@ -40,7 +40,7 @@ fn take_part(
     })
 }
 
-/// Returns the rows of one hospital: sick patients have higher values.
+/// Returns the rows of one hospital. Sick patients have higher values.
 fn rows(hospital: usize) -> (Array2<f32>, Vec<Option<u16>>) {
     let sick = |row: usize| row % 2;
     let value = |(row, column)| (10 * sick(row) + (7 * row + 3 * column + hospital) % 5) as f32;

@@ -1,7 +1,7 @@
 //! Makes a session and writes its file: `cargo run --example make_session`.
 //!
-//! Each hospital makes a key with `flyswarm id` and sends its peer id. One hospital runs this program
-//! and sends the file to the others.
+//! Each hospital makes a key with `flyswarm id`, and sends its peer id. One hospital runs this program, and
+//! sends the file to the others.
 
 use std::error::Error;
 
@@ -21,7 +21,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         .scaling(Scaling::SoftBins { bins: 8 })
         .peer_at("north", peer_id(1), ["/ip4/192.0.2.1/tcp/4001"])
         .peer_at("south", peer_id(2), ["/dns4/south.example/tcp/4001"])
-        // The others find this peer by mDNS.
+        // The other peers find this peer by mDNS.
         .peer("east", peer_id(3))
         .timing(Timing { start_wait_ms: 60_000, ..Timing::default() });
     let session = wards.clone().build()?;
@@ -29,7 +29,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     println!("wrote {}: session {}", file.display(), session.id());
     assert_eq!(Session::load(&file)?, session);
 
-    // A program can find out which rule a session breaks.
+    // A program can find out which rule a session does not follow.
     match wards.min_peers(7).build() {
         Err(SessionError::Value { field, limit, .. }) => println!("{field} must be {limit}"),
         other => return Err(format!("7 of 3 peers: {other:?}").into()),

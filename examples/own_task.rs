@@ -1,7 +1,7 @@
 //! A task of your own: `cargo run --example own_task`.
 //!
-//! It counts the readings of all peers in each of four ranges. No peer sees the counts of another peer.
-//! CONTRIBUTING.md describes how to make such a task a command.
+//! It counts how many readings of all peers lie in each of four ranges. No peer sees the counts of another
+//! peer. CONTRIBUTING.md describes how to add such a task to the command line.
 
 use std::error::Error;
 use std::net::TcpListener;
@@ -24,7 +24,7 @@ struct Histogram {
 }
 
 impl Task for Histogram {
-    /// First comes a random number that no peer can choose; then the sums, here one of 4 words of 4
+    /// First comes a random number that no peer can choose. The sums follow: here, one sum of 4 words of 4
     /// bytes. The last two texts appear in every receipt and report.
     fn plan(&self) -> Vec<Aggregate> {
         let reveals = "how many readings of all peers lie in each range";
@@ -70,7 +70,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         let file = finished.outcome.ok_or("no outcome")?.file;
         let bins: Vec<u32> = file.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
         println!("{bins:?}");
-        // 10, 20 and 30 of the three peers; 30 and 80 of each.
+        // Each of the three peers has readings 30 and 80. The three peers also have 10, 20 and 30.
         assert_eq!(bins, [2, 4, 0, 3]);
     }
     Ok(())

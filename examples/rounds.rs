@@ -1,4 +1,4 @@
-//! Your own task with many rounds.
+//! A task of your own with many rounds.
 //!
 //! ```sh
 //! rounds [--nodes 5] [--rounds 100] [--bytes 1048576]  # over libp2p, a process for each node
@@ -6,13 +6,13 @@
 //! rounds --links MS [...]                               # in virtual time, over links of MS ms
 //! ```
 //!
-//! Put `cargo run --release --example rounds --` in front of `rounds`. Every round sums one vector, and
-//! only needs the sum of the round before ([`Task::needed_by_plan`]). Every node checks every sum
-//! against the plain one.
+//! Put `cargo run --release --example rounds --` in place of `rounds`. Every round sums one vector, and needs
+//! only the sum of the round before it ([`Task::needed_by_plan`]). Every node compares every sum with the sum
+//! of the plain vectors.
 //!
-//! The first and the third command print the time of a round; the first also prints memory and disk. The
-//! second command runs one session after another until SECONDS have passed. In each session, one process
-//! after another is killed (SIGKILL), and restarted after up to three seconds.
+//! The first and the third command print the time of a round. The first command also prints memory and disk.
+//! The second command runs one session after another until SECONDS have passed. In each session, it kills one
+//! process after another (SIGKILL), and restarts each after up to three seconds.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 
@@ -38,12 +38,12 @@ use futures::executor::{block_on, block_on_stream};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Longest time that a killed process is away, and longest time between two kills, in milliseconds.
+/// Maximum time that a killed process stays away, and maximum time between two kills, in milliseconds.
 const AWAY_MS: u32 = 3000;
-/// A session without news for this time has failed.
+/// A session has failed if nothing is reported for this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Task that sums one vector in each round; a peer repeats one word of its own.
+/// A task that sums one vector in each round. The vector of a peer repeats one word that belongs to the peer.
 #[derive(Debug)]
 struct Rounds {
     me: Peer,
@@ -51,7 +51,7 @@ struct Rounds {
     words: u64,
 }
 
-/// Returns a peer's word in a round.
+/// Returns the word of a peer in a round.
 fn word(peer: Peer, slot: u32) -> u32 {
     slot.wrapping_mul(0x9e37_79b9) ^ u32::from(peer.0).wrapping_mul(0x85eb_ca6b)
 }
@@ -67,7 +67,7 @@ impl Task for Rounds {
         Ok(word(self.me, slot).to_le_bytes().repeat(self.words as usize).into())
     }
 
-    /// Checks the sum against the plain one of its members.
+    /// Compares the sum with the sum of the plain vectors of its members.
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let Some(sum) = history.vector(slot).filter(|_| slot > 0) else { return Ok(()) };
         let members = history.members(slot);
@@ -90,7 +90,7 @@ impl Task for Rounds {
     }
 }
 
-/// Sizes of the session, from the command line.
+/// The sizes of the session, given on the command line.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     nodes: u16,
@@ -124,7 +124,7 @@ impl Sizes {
         Arc::new(Rounds { me, rounds: self.rounds, words: self.bytes / 4 })
     }
 
-    /// Returns the depth of the tree of a view of all nodes.
+    /// Returns the depth of the tree when all nodes are in the view.
     fn depth(self) -> u32 {
         u32::from(self.nodes).ilog2()
     }
@@ -157,8 +157,8 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// Runs one node. Prints its address, its opened sums and its end on standard output, one line each.
-/// Reads the addresses of the others from standard input.
+/// Runs one node. The node prints its address, its opened sums and its end on standard output, one line each.
+/// It reads the addresses of the other nodes from standard input.
 fn run_node(sizes: Sizes, me: Peer, state: PathBuf) -> Result<(), Failure> {
     let identity = sizes.identities()[me.index()].clone();
     let id = identity.public();
@@ -189,17 +189,17 @@ fn run_node(sizes: Sizes, me: Peer, state: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Processes of one session.
+/// The processes of one session.
 struct Processes {
     sizes: Sizes,
     folder: PathBuf,
     children: Vec<Option<(Child, ChildStdin)>>,
-    /// Latest address of each node, as its line on standard output.
+    /// Latest address of each node, as the line that the node printed.
     addresses: Vec<String>,
     sender: mpsc::Sender<(usize, String)>,
     news: mpsc::Receiver<(usize, String)>,
     finished: Vec<bool>,
-    /// Time when each round was first opened by any node, and the number of its members.
+    /// For each round, the time when the first node opened its sum, and the number of its members.
     opened: Vec<(Instant, usize)>,
 }
 
@@ -249,7 +249,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Reads the output of the processes, for at most this long.
+    /// Reads the output of the processes, at most for this time.
     fn listen(&mut self, time: Duration) -> Result<(), Failure> {
         let until = Instant::now() + time;
         while let Ok((i, line)) = self.news.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -258,7 +258,7 @@ impl Processes {
                 ["listening", peer, address] => {
                     self.addresses[i] = format!("{peer} {address}\n");
                     let all = self.addresses.concat();
-                    // A process that is just being killed does not read.
+                    // A process that is being killed does not read.
                     let tell = |(_, input): &mut (Child, ChildStdin)| drop(input.write_all(all.as_bytes()));
                     self.children.iter_mut().flatten().for_each(tell);
                 }
@@ -328,7 +328,7 @@ fn measured(sizes: Sizes) -> Result<(), Failure> {
             late = late.max(all.memory());
         }
     }
-    // The peers linger: all processes still run.
+    // The peers linger, so all processes still run.
     let peak = all.status("VmHWM:").max().unwrap_or(0);
     let disk = size(folder.path())?;
     let Sizes { nodes, rounds, bytes, .. } = sizes;
@@ -345,7 +345,7 @@ fn measured(sizes: Sizes) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs one session after another; in each, kills and restarts processes, one at a time.
+/// Runs one session after another. In each, kills and restarts processes, one at a time.
 fn killed(sizes: Sizes, time: Duration) -> Result<(), Failure> {
     let (begun, mut random) = (Instant::now(), Stream::new(b"rounds", "example/kills", &[]));
     let (mut sessions, mut kills, mut rounds, mut fewer) = (0, 0, 0, 0);
@@ -381,7 +381,8 @@ fn killed(sizes: Sizes, time: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the time of a round over links of this latency in milliseconds, without a clock.
+/// Simulates a session over links with this latency in milliseconds, and prints the time of a round. It does
+/// not read the clock.
 fn simulated(sizes: Sizes, ms: f64) -> Result<(), Failure> {
     let participants =
         Participants::with_tasks(sizes.session()?, sizes.identities(), |me| Ok(sizes.task(me)))?;
@@ -407,12 +408,12 @@ fn simulated(sizes: Sizes, ms: f64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the bytes of all files under a folder.
+/// Returns how many bytes all files under a folder have.
 fn size(folder: &Path) -> std::io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        // The nodes still write: a file may have disappeared.
+        // The nodes are still writing, so a file may have disappeared.
         let Ok(about) = entry.metadata() else { continue };
         sum += if about.is_dir() { size(&entry.path())? } else { about.len() };
     }

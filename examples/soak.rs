@@ -1,14 +1,14 @@
-//! Sessions one after another in one process, and the resources that they leave in use: memory, open
+//! Runs one session after another in one process, and prints which resources they leave in use: memory, open
 //! files, threads, disk.
 //!
 //! ```sh
 //! soak [--sessions 1000] [--nodes 3] [--bytes 65536]
 //! ```
 //!
-//! Put `cargo run --example soak --` in front of `soak`. Every session sums one vector over libp2p on
-//! the loopback device. Its nodes are new, and share only the process. Every node checks the sum against
-//! the plain one. Their state is kept, as on a machine that takes part in one session after another. A
-//! line is printed after each tenth of the sessions.
+//! Put `cargo run --example soak --` in place of `soak`. Every session sums one vector over libp2p on the
+//! loopback device. Each session has new nodes, so that sessions share only the process. Every node compares
+//! the sum with the sum of the plain vectors. The state of the nodes is kept, as on a machine that takes part
+//! in many sessions. The program prints a line after each tenth of the sessions.
 
 #![allow(clippy::disallowed_methods)] // it looks at the clock
 
@@ -26,7 +26,7 @@ use futures::executor::block_on;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Task that sums one vector; a peer repeats its number.
+/// A task that sums one vector. The vector of a peer repeats the number of the peer.
 #[derive(Debug)]
 struct Once {
     me: Peer,
@@ -139,7 +139,7 @@ fn count(folder: &str) -> std::io::Result<usize> {
     Ok(std::fs::read_dir(folder)?.count())
 }
 
-/// Returns the bytes of all files under a folder.
+/// Returns how many bytes all files under a folder have.
 fn size(folder: &Path) -> std::io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {

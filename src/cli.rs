@@ -70,7 +70,8 @@ pub enum Failure {
     /// A file, a field or an argument is wrong: exit code 2. Nothing was written.
     #[error("{0}")]
     Input(String),
-    /// The session could not be finished (no quorum, too many views, refused by the rules): exit code 3.
+    /// The session could not be finished (no quorum, too many failed views, or refused by a rule): exit code
+    /// 3.
     #[error("{0}")]
     Session(String),
     /// The disk or the network of this machine failed: exit code 4.
@@ -82,8 +83,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the exit code: 2 bad input (clap uses it too), 3 session failed, 4 environment failed,
-    /// 130 interrupted.
+    /// Returns the exit code: 2 for wrong input (clap uses it too), 3 for a failed session, 4 for a failure
+    /// of this machine, 130 if the user ended the run.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -149,7 +150,7 @@ pub fn main() -> ExitCode {
     main_of(std::env::args_os())
 }
 
-/// Like [`main`], with tasks that the program adds to those of this crate.
+/// Does the same as [`main`]. `kinds` are tasks that the program adds to those of this crate.
 #[must_use]
 pub fn main_with(kinds: &[&'static crate::tasks::TaskKind]) -> ExitCode {
     kinds.iter().for_each(|kind| crate::tasks::register(kind));
@@ -162,8 +163,8 @@ pub fn main_of(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     start(Arguments::parse_from(words))
 }
 
-/// Runs the command `join` with these arguments, the program's name first. `interpose` makes the layer
-/// between its node and the network.
+/// Runs the command `join` with these arguments, the program's name first. `interpose` makes a layer between
+/// the node and its network.
 #[cfg(feature = "net")]
 #[must_use]
 pub fn join_interposed(arguments: &[OsString], interpose: MakeInterpose) -> ExitCode {
@@ -192,7 +193,8 @@ fn code_of(arguments: Arguments) -> u8 {
 }
 
 thread_local! {
-    /// Messages of a thread's commands that are not results, if they do not go to standard error.
+    /// Collects the messages of this thread's commands that are not results, if they must not go to standard
+    /// error.
     static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
@@ -249,7 +251,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// Checks the result of writing to `place`: a reader that has left (`| head`) is not a failure.
+/// Checks the result of writing to `place`. If the reader has left (`| head`), this is not a failure.
 fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -259,8 +261,8 @@ fn written(result: io::Result<()>, place: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes a result to standard output, with control characters escaped: names in it may come from
-/// others.
+/// Writes a result to standard output. Control characters are escaped, because names in it may come from
+/// other people.
 fn print(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
     let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     let text = if text.contains(acts) {
@@ -278,8 +280,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs a command line and returns its standard output. Words that are not options, and the values
-    /// of --data, --out and --map, are files in `folder`.
+    /// Runs a command line and returns its standard output. Words that are not options are files in `folder`,
+    /// and so are the values of --data, --out and --map.
     pub(super) fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
         let mut words = line.split(' ').map(String::from);
         let mut arguments = vec!["flyswarm".to_owned(), words.next().unwrap()];
@@ -366,7 +368,7 @@ mod tests {
         assert_eq!(found, <Vec<String>>::new());
     }
 
-    /// Collects the options of a command and its subcommands, without --help and those that every
+    /// Collects the options of a command and its subcommands, except --help and the options that every
     /// command has.
     fn options(command: &clap::Command, name: &str, out: &mut Vec<(String, usize)>) {
         let all = ["help", "version", "log", "log_json"];

@@ -1,9 +1,10 @@
 //! Finds problems that would prevent a session from starting now, for `flyswarm doctor`.
 //!
-//! It checks this machine, then searches mDNS for its own identity, and only then shows that identity to
-//! the others: two nodes with one identity would take each other's connections. It never sends a hello
-//! to a peer that runs `join`, so it is not a member of any view and leaves without harm. All its
-//! questions go over `/flyswarm/probe/1` (spec, section 6.1).
+//! The doctor first checks this machine. Then it asks mDNS whether another node uses the same identity,
+//! because two such nodes would take each other's connections. Only after that does it show the identity to
+//! the other peers. It never sends a hello to a peer that runs `join`, so it is not a member of any view, and
+//! its end does not disturb the session. It asks all its questions over `/flyswarm/probe/1` (spec, section
+//! 6.1).
 
 mod finding;
 pub(crate) mod local;
@@ -30,24 +31,25 @@ use crate::protocol::message::{self, Message};
 use crate::protocol::wire;
 use crate::session::{Entry, Session};
 
-/// Time for which it listens to mDNS before this identity is shown: twice the time of a first answer on
-/// a slow link (guess).
+/// Time for which the doctor listens to mDNS before it shows this identity. It is twice the time that a first
+/// answer takes on a slow link (guess).
 const LISTEN_FIRST: Duration = Duration::from_millis(1500);
-/// Time limit of a plain TCP connection: longer than Linux searches its own network for an address in
-/// vain (3 s).
+/// Time limit of a plain TCP connection. It is longer than the 3 s for which Linux looks for a missing
+/// address in its own network.
 const TOUCH: Duration = Duration::from_secs(4);
-/// Time for mDNS, which has asked four times by then.
+/// Time for answers of mDNS. In this time, mDNS asks four times.
 const MDNS: Duration = Duration::from_secs(5);
 /// Time after which a refused address is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Delay before dialling. The other side dials as well, so the delay can be short.
+/// Delay before dialling. It can be short, because the other side dials too.
 const DIAL_AFTER: Duration = Duration::from_millis(500);
-/// Bytes each way for the rates: to a peer that runs the doctor as well, and to a member of the session.
+/// Bytes that are sent in each direction to measure rates: for a peer that also runs the doctor, and for a
+/// peer that runs `join`.
 const MOST: (u32, u32) = (4 << 20, 1 << 20);
-/// Time for the last frames.
+/// Time limit for sending the last frames.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Receives each finding as it comes.
+/// Receives each finding when it is made.
 pub(crate) type Say<'a, E> = dyn FnMut(&Finding) -> Result<(), E> + 'a;
 
 fn twin_finding(address: &Multiaddr) -> Finding {
@@ -81,8 +83,8 @@ pub(crate) struct Examination<'a> {
 }
 
 impl<'a> Examination<'a> {
-    /// Prepares an examination with the network's settings; `chosen` is true if the user chose the
-    /// addresses to listen on.
+    /// Prepares an examination with these network settings. `chosen` is true if the user chose the addresses
+    /// to listen on.
     pub(crate) fn new(session: &'a Session, me: PeerId, config: &Config, chosen: bool) -> Self {
         let other = |entry: &Entry| {
             let id = peer_id(&entry.key);
@@ -112,7 +114,7 @@ impl<'a> Examination<'a> {
         self.others.len()
     }
 
-    /// Returns whether mDNS already finds this identity; records the other peers that it finds.
+    /// Returns whether mDNS finds another node with this identity. Records the other peers that mDNS finds.
     pub(crate) fn twin<E>(&mut self, say: &mut Say<'_, E>) -> Result<bool, E> {
         if !self.mdns {
             return Ok(false);
@@ -144,7 +146,8 @@ impl<'a> Examination<'a> {
         Ok(!twins.is_empty())
     }
 
-    /// Searches for the other peers for at most this time. If `alone`, this identity is not shown.
+    /// Searches for the other peers for at most this time. If `alone` is true, this identity is not shown to
+    /// them.
     pub(crate) fn run<E: From<Error>>(
         &mut self,
         mut config: Config,
@@ -153,8 +156,8 @@ impl<'a> Examination<'a> {
         say: &mut Say<'_, E>,
     ) -> Result<(), E> {
         if alone {
-            // Its identity would disturb the other node, or is not in the roster: addresses can be tried
-            // without it.
+            // The identity would disturb another node that has it, or is not in the roster. Addresses can be
+            // tried without it.
             self.only_touch(wait);
             return Ok(());
         }
@@ -201,7 +204,8 @@ impl<'a> Examination<'a> {
         self.relays.are_heard() && self.others.values().all(|other| other.is_complete() && found(other))
     }
 
-    /// Tries new addresses over plain TCP. QUIC does not answer without a handshake.
+    /// Tries new addresses with plain TCP connections. QUIC addresses are left out, because QUIC does not
+    /// answer without a handshake.
     fn touch(&mut self, peer: PeerId, waker: Option<&Waker>) {
         let Some(other) = self.others.get_mut(&peer) else { return };
         let mut fresh = Vec::new();
@@ -230,7 +234,7 @@ impl<'a> Examination<'a> {
         let (sender, waker) = (self.touches.0.clone(), waker.cloned());
         std::thread::spawn(move || {
             let touch = Touch::of(&address);
-            // The doctor may have ended.
+            // An error is ignored, because the doctor may have ended.
             let _ = sender.send((peer, address, touch));
             if let Some(waker) = waker {
                 waker.wake();
@@ -246,7 +250,7 @@ impl<'a> Examination<'a> {
         }
     }
 
-    /// Checks everything that needs no identity.
+    /// Does only the checks that need no identity.
     fn only_touch(&mut self, wait: Duration) {
         self.others.keys().copied().collect::<Vec<_>>().into_iter().for_each(|peer| self.touch(peer, None));
         let until = now() + wait.min(TOUCH + Duration::from_millis(500));
@@ -288,7 +292,7 @@ impl<'a> Examination<'a> {
             if self.complete(begun.elapsed()) {
                 break;
             }
-            // Interfaces are reported a moment after the start.
+            // Interfaces are reported only a short time after the start.
             if !told && begun.elapsed() >= Duration::from_secs(1) {
                 told = true;
                 self.tell_listeners(say)?;
@@ -356,7 +360,7 @@ impl<'a> Examination<'a> {
             Event::Listening(address) => self.listening.push(address),
             Event::ListenFailed { address, .. } if is_relayed(&address) => self.relays.note(&address, false),
             Event::ListenFailed { address, reason } => {
-                let text = format!("no longer on {address}: {reason}");
+                let text = format!("no longer listening on {address}: {reason}");
                 say(&Finding::new(Level::Error, "listen", text)
                     .advise("check that the network interface is up"))?;
             }
@@ -366,7 +370,7 @@ impl<'a> Examination<'a> {
                 }
             }
             Event::Stranger { peer, address } => {
-                // The stranger answers at the address of another peer.
+                // If the stranger answers at the address of another peer, records this.
                 let place = self.others.iter_mut().find(|(whose, other)| {
                     **whose != peer && (other.file.contains(&address) || other.found.contains(&address))
                 });
@@ -415,7 +419,7 @@ impl<'a> Examination<'a> {
         other.up = Some(address);
         other.not_up.clear();
         let finished = other.answers.as_ref().is_some_and(|answers| answers.rates.is_some());
-        // A peer that was silent before it was up may answer now.
+        // The peer may have been silent before it was up, and may answer now.
         self.touch(peer, Some(&network.waker()));
         if finished { Ok(()) } else { ask(network, peer, Questions::default()) }
     }
@@ -427,8 +431,8 @@ impl<'a> Examination<'a> {
         network: &Network,
     ) -> Result<(), Error> {
         let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
-        // The peer tries the address that it is connected to: IPv4 and IPv6 have separate ports. Through a
-        // relay it knows none.
+        // The peer connects to the address of the present connection. The port must fit, because IPv4 and
+        // IPv6 have separate ports. Through a relay, the peer knows no address.
         let family = |address: &Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(_)));
         let direct = other.up.as_ref().filter(|theirs| !is_relayed(theirs));
         let alike = |own: &&Multiaddr| direct.is_some_and(|theirs| family(theirs) == family(own));

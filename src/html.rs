@@ -1,5 +1,5 @@
-//! Self-contained pages: one HTML file with its style and its pictures, which are inline SVG. A page
-//! loads nothing and has no scripts. `maud` escapes every text; a policy in the head forbids everything
+//! Self-contained pages: one HTML file with its style and its pictures, which are inline SVG. A page loads
+//! nothing and has no scripts. `maud` escapes every text. A policy in the head of the page forbids everything
 //! else.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -44,8 +44,8 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Formats a share as people say it: `93 %`. Only all is `100 %`, and only nothing is `0 %`, up to the
-/// errors of rounding.
+/// Formats a share as people say it: `93 %`. `100 %` is shown only if the share is 1, and `0 %` only if it is
+/// 0, except for rounding errors.
 pub(crate) fn whole(share: f64) -> String {
     let percent = (1e8 * share).round() / 1e6;
     match percent {
@@ -55,7 +55,7 @@ pub(crate) fn whole(share: f64) -> String {
     }
 }
 
-/// Formats a time of [`Run::created_text`] as `26 November 2026, 14:05 UTC`; another text stays as it is.
+/// Formats a time of [`Run::created_text`] as `26 November 2026, 14:05 UTC`; any other text is not changed.
 ///
 /// [`Run::created_text`]: crate::session::Run::created_text
 pub(crate) fn date(text: &str) -> String {
@@ -96,7 +96,7 @@ macro_rules! cells {
 }
 pub(crate) use cells;
 
-/// Makes a table; the first cell of a row is its heading.
+/// Makes a table. The first cell of each row is its heading.
 pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<Markup>>) -> Markup {
     html! {
         div.wide role="region" tabindex="0" aria-label=(caption) {
@@ -117,7 +117,7 @@ pub(crate) fn table(caption: &str, columns: &[&str], rows: impl IntoIterator<Ite
     }
 }
 
-/// Makes a section with a list of headings and texts; an empty list makes no section.
+/// Makes a section with a list of headings and texts. If the list is empty, there is no section.
 pub(crate) fn facts(title: &str, lines: &[(&'static str, String)]) -> Markup {
     html! {
         @if !lines.is_empty() { section { h2 { (title) } (list(lines)) } }
@@ -147,12 +147,12 @@ pub(crate) fn picture(
     }
 }
 
-/// Makes a part of a page that is folded until a reader opens it; on paper it is open.
+/// Makes a part of a page that is folded until a reader opens it. On paper it is open.
 pub(crate) fn folded(title: &str, hint: &str, parts: Markup) -> Markup {
     html! { details { summary { (title) @if !hint.is_empty() { small { (hint) } } } (parts) } }
 }
 
-/// Rounds a length of a picture to one digit after the point.
+/// Rounds a length in a picture to one decimal place.
 pub(crate) fn px(length: f64) -> f64 {
     (10.0 * length).round() / 10.0
 }
@@ -165,13 +165,13 @@ pub(crate) fn step(range: f64, count: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| *step >= raw).unwrap_or(raw)
 }
 
-/// Returns the beginning of every [`page`] of this kind; no other page begins with it.
+/// Returns the beginning of every [`page`] of this kind. No other page begins with it.
 pub(crate) fn beginning(kind: &str) -> String {
     let head = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">";
     format!("{head}<meta name=\"generator\" content=\"{kind}\">")
 }
 
-/// Makes a page: its kind in small letters, its title, what it is about, and its sections.
+/// Makes a page from its kind (shown in small letters), its title, a description, its sections and its foot.
 pub(crate) fn page(kind: &str, title: &str, about: Markup, sections: Markup, foot: Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -212,7 +212,7 @@ mod tests {
         let page = page("kind", text, html! {}, html! { p title=(text) { "x" } }, html! {});
         assert!(page.contains(&format!("<h1>{shown}</h1>")), "{page}");
         assert!(page.contains(&format!("<p title=\"{shown}\">x</p>")), "{page}");
-        // Names in any script stay as they are.
+        // Names in any script are not changed.
         for name in ["gr\u{fc}n", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}", "\u{4f60}\u{597d}", "\u{1f41d}"] {
             assert_eq!(visible(name), name);
         }

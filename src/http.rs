@@ -1,12 +1,12 @@
-//! HTTP server for viewers of a node: few connections, each bounded, none of them able to delay the
-//! node.
+//! An HTTP server for people and programs that watch a node. It has few connections with limits, and none of
+//! them can delay the node.
 //!
-//! At a loopback address the server answers only requests to an IP address or `localhost`. So another
-//! site's page, whose domain name resolves to this machine, cannot read anything.
+//! At a loopback address the server answers only requests to an IP address or `localhost`. So a page of
+//! another site cannot read anything, even if its domain name resolves to this machine.
 //!
-//! hyper implements the protocol. A connection carries one request, and its head must arrive within
-//! [`PATIENCE`]. The client must read an answer of known length within twice that time; a stream may
-//! continue. Bodies of requests are not read.
+//! hyper implements the protocol. A connection carries one request. The head of the request must arrive
+//! within [`PATIENCE`]. The client must read an answer of known length within twice that time; a stream may
+//! take longer. Bodies of requests are not read.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,11 +29,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{sleep, timeout};
 
-/// Longest head of a request in bytes: hyper accepts no smaller limit.
+/// Largest head of a request, in bytes. It is the smallest limit that hyper accepts.
 const REQUEST: usize = 8 * 1024;
 /// Time limit for the head of a request (guess).
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections at a time; more connections wait until one ends (guess).
+/// Maximum number of connections at a time. More connections wait until one ends (guess).
 const CONNECTIONS: usize = 32;
 
 /// Content type of an answer to Prometheus.
@@ -47,7 +47,7 @@ pub(crate) const NOT_OWN: &str = "the Host header is not this server's address\n
 /// Body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A server, which ends when it is dropped.
+/// A server. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -112,7 +112,7 @@ where
                     drop(place);
                 });
             }
-            // Too many open files: there may be fewer soon.
+            // There may be too many open files at the moment, so it tries again later.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
@@ -134,13 +134,13 @@ async fn converse<A: Fn(&Request<Incoming>) -> Response<Body>>(stream: TcpStream
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     if timeout(2 * PATIENCE, &mut connection).await.is_err() && streams.load(Ordering::Relaxed) {
-        // A client that has left is not an error.
+        // It is not an error if the client has left.
         let _ = connection.await;
     }
 }
 
-/// Returns whether a request names this port of an IP address or of `localhost`: no other domain name
-/// leads there.
+/// Returns whether the Host of a request is an IP address or `localhost`, with this port. So a request to a
+/// domain name of another site is refused.
 pub(crate) fn is_to(request: &Request<Incoming>, port: u16) -> bool {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let (name, given) = match host.rsplit_once(':') {
@@ -182,14 +182,16 @@ mod tests {
     fn sent(server: &Server, request: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.set_read_timeout(Some(4 * PATIENCE)).unwrap();
-        // The server may close the connection before the test has written everything.
+        // An error is ignored, because the server may close the connection before the test has written
+        // everything.
         let _ = stream.write_all(request);
         stream
     }
 
     fn read(mut stream: TcpStream) -> String {
         let mut answer = Vec::new();
-        // A reset connection counts as closed; a connection that stays open ends in a time-out error.
+        // A reset connection counts as closed. If a connection stays open, reading ends with a time-out
+        // error.
         if let Err(error) = stream.read_to_end(&mut answer) {
             assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
         }
@@ -214,7 +216,7 @@ mod tests {
         let slow: Vec<_> = (0..CONNECTIONS).map(|_| sent(&server, b"GET")).collect();
         let waits = own(&server);
         waits.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        assert!((&waits).read(&mut [0; 1]).is_err(), "its turn has not come");
+        assert!((&waits).read(&mut [0; 1]).is_err(), "this connection still waits");
         drop(slow);
         waits.set_read_timeout(Some(4 * PATIENCE)).unwrap();
         assert!(read(waits).ends_with("here"));

@@ -1,10 +1,10 @@
-//! Privacy ledger of an identity: the privacy budget that its data sets have spent, and the sessions of
-//! the task `xclp` that used them. The file has one line of JSON for each session, which is appended and
-//! synced before the session sends anything.
+//! Privacy ledger of an identity: the privacy budget that its data sets have spent, and the sessions on
+//! shares (`xclp`, `summary`, `glm`) that used them. The file has one line of JSON for each session. The line
+//! is appended and synced before the session sends anything.
 //!
-//! The owner names the data set, regardless of its files: a digest would change with every added row.
-//! Epsilons of sessions on one data set are added up (sequential composition), each as the session file
-//! gives it. A lock prevents two processes from spending the same budget.
+//! A data set is identified by the name that its owner gives it, not by a digest, which would change with
+//! every added row. The epsilons of the sessions on one data set, as their session files give them, are added
+//! up (sequential composition). A lock prevents two processes from spending the same budget.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -19,18 +19,18 @@ use crate::session::NoiseMode;
 
 /// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 26;
-/// Number of attempts to lock, and the pause between them.
+/// Number of attempts to lock the file, and the pause between them.
 const ATTEMPTS: u32 = if cfg!(test) { 5 } else { 100 };
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// One session that was paid for, or one session of the task `xclp`, which has no epsilon.
+/// One private session whose budget was spent, or one session on shares, which has no epsilon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Charge {
     /// Name that the owner gives the data set.
     pub dataset: String,
-    /// Epsilon of the session; `None` for the task `xclp`, whose answers have no privacy bound.
+    /// Epsilon of the session; `None` for a session on shares, whose results have no privacy bound.
     pub epsilon: Option<Ratio>,
-    /// Probability that epsilon does not hold; `None` if epsilon always holds.
+    /// Probability that the bound epsilon does not hold; `None` if it always holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
     /// Definition of neighbouring data sets (docs/privacy.md).
@@ -43,7 +43,7 @@ pub struct Charge {
     pub unix: u64,
 }
 
-/// Reasons why a session is not paid for. Nothing was written.
+/// Reasons why a session cannot be entered. Nothing has been written in this case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
@@ -55,7 +55,7 @@ pub enum LedgerError {
         /// Error of the system.
         error: io::Error,
     },
-    /// The file system cannot lock the file.
+    /// The file system does not support locks.
     #[error(
         "{path}: the file system has no locks (NFS?): keep the key and the ledger, which is next to it, \
          on a local disk ({error})"
@@ -103,7 +103,7 @@ pub enum LedgerError {
     },
 }
 
-/// An identity's ledger, locked.
+/// The ledger of an identity. It is locked.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -112,15 +112,15 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Returns the path of an identity's ledger. It is next to the key, so another state folder does not
-    /// start a second ledger.
+    /// Returns the path of an identity's ledger. It is next to the key, so a second state folder does not
+    /// cause a second ledger.
     #[must_use]
     pub fn path(key: &Path, peer_id: &str) -> PathBuf {
         key.with_file_name("ledger").join(format!("{peer_id}.jsonl"))
     }
 
-    /// Opens or creates the ledger, readable only by its owner. Waits up to ten seconds for another
-    /// process that has it open.
+    /// Opens the ledger, or creates it. Only its owner can read it. Waits up to ten seconds if another
+    /// process has it open.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -134,21 +134,23 @@ impl Ledger {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path).map_err(io)?;
-        // Another user who can open the file can lock it and read the names of the data sets.
+        // The permissions are set again, because a user who can open the file could lock it and read the
+        // names of the data sets.
         #[cfg(unix)]
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(io)?;
         lock(&file, path)?;
         let text = text(&file).map_err(io)?;
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         if whole < text.len() {
-            // A crash cut the last line. Its session has sent nothing.
+            // A crash has cut the last line. The session of this line has sent nothing, so the line is
+            // removed.
             file.set_len(whole as u64).map_err(io)?;
         }
         let charges = parse(path, &text[..whole])?;
         Ok(Self { path: path.to_owned(), file, charges })
     }
 
-    /// Returns all charges in their order; an empty list if there is no ledger.
+    /// Returns all charges in their order. The list is empty if there is no ledger.
     pub fn read(path: &Path) -> Result<Vec<Charge>, LedgerError> {
         let io = |error| LedgerError::Io { path: path.to_owned(), error };
         let file = match File::open(path) {
@@ -159,15 +161,15 @@ impl Ledger {
         parse(path, &text[..text.rfind('\n').map_or(0, |end| end + 1)])
     }
 
-    /// Checks whether [`Ledger::charge`] would pay for a session. Writes nothing.
+    /// Checks whether [`Ledger::charge`] would allow a session. Writes nothing.
     ///
     /// # Errors
-    /// Those of [`Ledger::charge`].
+    /// The errors of [`Ledger::charge`].
     pub fn check(&self, charge: &Charge, budget: Option<Ratio>, goes_on: bool) -> Result<(), LedgerError> {
         self.is_paid(charge, budget, goes_on).map(drop)
     }
 
-    /// Returns whether a session is already paid for; an error if it cannot be paid for.
+    /// Returns whether a session is already entered. Returns an error if it must not be entered.
     fn is_paid(&self, charge: &Charge, budget: Option<Ratio>, goes_on: bool) -> Result<bool, LedgerError> {
         if let Some(known) =
             self.charges.iter().rev().find(|known| known.session == charge.session).filter(|_| goes_on)
@@ -188,8 +190,8 @@ impl Ledger {
         Ok(false)
     }
 
-    /// Pays for a session. A session that continues from stored state (`goes_on`), which includes its
-    /// release, is already paid for.
+    /// Enters a session. If it continues from stored state (`goes_on`), it has already been entered, because
+    /// the state has the noise that was drawn.
     pub fn charge(
         &mut self,
         charge: Charge,
@@ -210,7 +212,8 @@ impl Ledger {
     }
 }
 
-/// Tries to lock for ten seconds: a charge takes some milliseconds.
+/// Tries to lock for ten seconds. This is enough, because another process needs the lock only for some
+/// milliseconds.
 fn lock(file: &File, path: &Path) -> Result<(), LedgerError> {
     for _ in 0..ATTEMPTS {
         match file.try_lock() {
@@ -262,7 +265,7 @@ fn spent(charges: &[Charge], dataset: &str) -> u128 {
     of.filter_map(|charge| charge.epsilon).map(millionths).sum()
 }
 
-/// Returns epsilon in millionths, rounded up: session files give whole millionths.
+/// Returns epsilon in millionths, rounded up. The epsilons of session files are whole millionths.
 fn millionths(epsilon: Ratio) -> u128 {
     (u128::from(epsilon.numerator()) * 1_000_000).div_ceil(epsilon.denominator().into())
 }
@@ -312,7 +315,7 @@ mod tests {
         let error = Ledger::open(&path).unwrap_err();
         assert!(matches!(error, LedgerError::Locked(_)), "{error}");
         drop(held);
-        // An older version left this file readable by all users.
+        // An older version made this file readable by all users.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         Ledger::open(&path).unwrap();
         assert_eq!(mode(&path), 0o600);
@@ -409,7 +412,10 @@ mod tests {
         };
         let mut ledger = Ledger::open(&path).unwrap();
         ledger.charge(charge("clinic", "0.5", 1), None, false).unwrap();
-        assert!(!fs::read_to_string(&path).unwrap().contains("delta"), "as before there were any");
+        assert!(
+            !fs::read_to_string(&path).unwrap().contains("delta"),
+            "as in ledgers from before deltas existed"
+        );
         ledger.charge(of_members(2, 1e-6), None, false).unwrap();
         ledger.charge(of_members(3, 1e-5), None, false).unwrap();
         let Total { spent, delta, .. } = totals(&Ledger::read(&path).unwrap()).remove(0);

@@ -1,12 +1,12 @@
 //! Federated learning with no central aggregator.
 //!
-//! Several parties hold private rows. A *session file* names the parties and the computation; each party
-//! runs a *peer*. The peers find each other and agree on a seed that no peer can choose. They sum their
-//! vectors so that only the sum is opened. The result of a session is a classifier
+//! Several peers, for example hospitals, have private rows. A *session file* names the peers and the
+//! computation. The peers find each other and agree on a seed that no peer can choose. They sum their vectors
+//! in such a way that only the sum is opened. The result of a session is a classifier
 //! ([FlyNN](tasks::FlynnSpec)), its best settings ([`tasks::TuneSpec`]), labels for the rows of all peers
 //! ([`tasks::XclpSpec`]), a sketch of the distribution ([`tasks::SketchSpec`]), a network that is trained in
-//! rounds ([`tasks::FedavgSpec`]), statistics ([`tasks::SummarySpec`]) or a regression
-//! ([`tasks::GlmSpec`]). The specification, `protocol-spec.md`, lists what each party can see.
+//! rounds ([`tasks::FedavgSpec`]), statistics ([`tasks::SummarySpec`]) or a regression ([`tasks::GlmSpec`]).
+//! The specification, `protocol-spec.md`, lists the data that each peer can see.
 //!
 //! # Take part in a session
 //!
@@ -59,7 +59,7 @@
 //!
 //! # Examples
 //!
-//! Each example is one page, and a test runs it: `examples/join.rs` takes part in a session,
+//! Each example is one page long, and a test runs it: `examples/join.rs` takes part in a session,
 //! `examples/make_session.rs` makes a session, and `examples/own_task.rs` defines its own task
 //! ([`tasks::Task`]).
 //!
@@ -84,28 +84,29 @@
 //! | module | for |
 //! |---|---|
 //! | [`peer`] | taking part in a session: events, result, receipt, leaving |
-//! | [`session`] | session files: who, what, which limits |
+//! | [`session`] | session files: peers, task, limits |
 //! | [`data`] | rows of data from files and arrays |
 //! | [`model`] | the classifier and its file |
-//! | [`tasks`] | what a session computes; the trait [`tasks::Task`] for a task of your own |
-//! | [`ledger`] | what private sessions have spent |
+//! | [`tasks`] | computations of sessions; the trait [`tasks::Task`] for your own task |
+//! | [`ledger`] | budget that private sessions have spent |
 //!
 //! # Features
 //!
-//! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by
-//! default) is the `flyswarm` command; switch it off to use only the library. `internals` (part of
-//! `cli`) opens the protocol, the node and the simulator to the tests and tools of this repository. They
-//! are not a stable API.
+//! `net` (on by default) is the libp2p node; without it the crate has no module `peer`. `cli` (on by default)
+//! is the `flyswarm` command; turn it off to use only the library. `internals` (part of `cli`) makes the
+//! protocol, the node and the simulator available to the tests and tools of this repository. These are not a
+//! stable API.
 
 // `println!` and `eprintln!` panic if their output cannot be written; `cli/console.rs` does not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
-// Imports go in one direction: `data, model < session < protocol < node < net, sim < peer < cli`. The
-// crates in `crates/` are below these: `sealed-sum < data < learn < mpc`; `data` and `model` re-export
-// parts of them. Items that no program needs are `pub(crate)`.
+// A module imports only from modules before it in this order: `data, model < session < protocol < node < net,
+// sim < peer < cli`. The crates in `crates/` come before all of these, in the order `sealed-sum < data <
+// learn < mpc`; `data` and `model` re-export parts of them. Items that no other program needs are
+// `pub(crate)`.
 
-// Docs of public items may link to internal items: `cargo doc --document-private-items` has those pages.
+// Docs of public items may link to internal items, whose pages `cargo doc --document-private-items` makes.
 #![allow(rustdoc::private_intra_doc_links)]
-// Items that only the command uses.
+// Without the command, the items that only it uses are dead code.
 #![cfg_attr(not(all(feature = "cli", feature = "net")), allow(dead_code, unreachable_pub, unused_imports))]
 
 #[cfg(feature = "cli")]

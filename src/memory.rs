@@ -1,9 +1,9 @@
-//! Memory that is left for this process.
+//! Finds out how much memory is left for this process.
 
 use std::path::{Path, PathBuf};
 
-/// Returns the bytes that the system reports as available, at most the limit that its control groups
-/// leave; `None` if the system reports neither.
+/// Returns the number of bytes that the system reports as available or, if it is less, the number that the
+/// control groups of this process still allow. Returns `None` if the system reports neither.
 pub(crate) fn available() -> Option<u64> {
     available_in(Path::new("/"))
 }
@@ -17,7 +17,7 @@ fn available_in(root: &Path) -> Option<u64> {
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
-        // Version 2 lists no controllers.
+        // In version 2 of control groups, the list of controllers is empty.
         let [folder, limit, used, cache] = match controllers {
             "" => ["sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"],
             _ if controllers.split(',').any(|name| name == "memory") => [
@@ -28,12 +28,13 @@ fn available_in(root: &Path) -> Option<u64> {
             ],
             _ => continue,
         };
-        // Inside a container the group's own path may be missing; the groups above it count too.
+        // Inside a container, the path of the group itself may be missing. The limits of the groups above it
+        // apply too.
         for group in Path::new(group.trim_start_matches('/')).ancestors() {
             let folder = Path::new(folder).join(group);
             let Some(limit) = number(folder.join(limit)) else { continue };
             let used = number(folder.join(used)).unwrap_or(0);
-            // Cached files do not count, because the system can drop them.
+            // Cached files are subtracted, because the system can drop them.
             let cache = read(&folder.join("memory.stat")).and_then(|text| entry(&text, cache)).unwrap_or(0);
             let left = limit.saturating_sub(used.saturating_sub(cache));
             least = Some(least.map_or(left, |least| least.min(left)));
@@ -64,7 +65,7 @@ mod tests {
         assert_eq!(found(), None);
         write("proc/meminfo", "MemTotal:       24684528 kB\nMemAvailable:    1000000 kB\n");
         assert_eq!(found(), Some(1_024_000_000));
-        // Version 2: a group without a limit inside one with a limit.
+        // In version 2: a group without a limit is inside a group with a limit.
         write("proc/self/cgroup", "0::/user/job\n");
         write("sys/fs/cgroup/user/job/memory.max", "max\n");
         write("sys/fs/cgroup/user/memory.max", "900000000\n");
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(found(), Some(400_000_000));
         write("sys/fs/cgroup/user/memory.stat", "anon 1\ninactive_file 100000000\n");
         assert_eq!(found(), Some(500_000_000));
-        // Version 1, in a container that does not show its own path.
+        // In version 1: the container does not show its own path.
         write("proc/self/cgroup", "5:cpu:/x\n4:memory,other:/docker/abc\n");
         write("sys/fs/cgroup/memory/memory.limit_in_bytes", "300000000\n");
         write("sys/fs/cgroup/memory/memory.usage_in_bytes", "100000000\n");

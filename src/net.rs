@@ -1,40 +1,40 @@
-//! The transport: peers, connections and opaque frames over libp2p. It does not depend on our protocols.
+//! The transport: it connects peers over libp2p and carries frames, whose content it does not know.
 //!
-//! **Stack.** TCP without delay, with a network key the stream cipher of libp2p's `pnet` 1.0, Noise (the
-//! peer's Ed25519 identity is its `PeerId`), Yamux, multistream-select 1.0. A connection carries four
-//! protocols: `/flyswarm/5/control`, `/flyswarm/5/bulk`, `/ipfs/ping/1.0.0` and, if a peer asks,
-//! `/flyswarm/probe/1` ([`Command::Probe`]).
+//! **Stack.** The layers are TCP without delay; if there is a network key, the stream cipher of libp2p's
+//! `pnet` 1.0; Noise, in which the peer's Ed25519 identity is its `PeerId`; Yamux; and multistream-select
+//! 1.0. A connection carries four protocols: `/flyswarm/5/control`, `/flyswarm/5/bulk`, `/ipfs/ping/1.0.0`
+//! and, if a peer asks, `/flyswarm/probe/1` ([`Command::Probe`]).
 //!
-//! **Who may connect.** Only peers of the roster may connect. All other nodes are refused once Noise has
-//! shown their identity, before any substream. At most 256 connections at a time may not yet have shown
-//! an identity. A new connection beyond that replaces the oldest of them, strangers' first (`gate`). Of
-//! a pair the peer with the smaller `PeerId` dials at once. The other peer dials only if it knows an
-//! address and no connection came for about 3 s. Both redial for as long as they run, after 0.2 s
-//! doubling up to 5 s. They use the addresses from the roster, from [`Command::AddAddress`] and from
-//! mDNS.
+//! **Connections.** Only peers of the roster may connect. All other nodes are refused as soon as Noise
+//! has shown their identity, before any substream is opened. At most 256 connections at a time may not yet
+//! have shown an identity. A further connection replaces the oldest of these, those of strangers first (see
+//! the module `gate`). In each pair, the peer with the smaller `PeerId` dials at once. The other peer dials
+//! only if it knows an address and no connection has come for about 3 s. Both dial again as long as they run,
+//! first after 0.2 s, then after twice the time each, up to 5 s. They use the addresses from the roster, from
+//! [`Command::AddAddress`] and from mDNS.
 //!
-//! **One connection per pair.** The smaller peer keeps the first connection it sees and refuses others
-//! while it lasts. It opens its two substreams for sending on that connection, one per channel. When one
-//! of them has reached the other peer, that peer opens its own two. Either side reports
-//! [`Event::PeerUp`] when all four are open, so that both directions work. A second substream of one
-//! protocol from one side is a fault.
+//! **One connection per pair.** The peer with the smaller `PeerId` keeps the first connection that it sees,
+//! and refuses others while this one lasts. On it, the peer opens two substreams for sending, one for each
+//! channel. When one of them has reached the other peer, that peer opens its own two. Each side reports
+//! [`Event::PeerUp`] when all four are open, so that both directions work. A second substream of the same
+//! protocol from the same side is a fault.
 //!
-//! **Frames** have the form given in [`Frame`] and arrive on their channel in order and exactly as sent.
-//! The channels have no common order; control is served first. A length outside the limits is
+//! **Frames** have the form that [`Frame`] describes. On each channel they arrive in order and exactly as
+//! sent. There is no order between the channels; control is served first. A length outside the limits causes
 //! [`Event::Malformed`].
 //!
-//! **Closing.** An error of one substream closes the connection. A peer that was reported up is reported
-//! [`Event::PeerLost`] exactly once; then dialling begins again. A peer that leaves on purpose writes
-//! its queued frames and ends both its substreams; the other peer reads to both ends, and closes. So the
-//! first to close has received everything, and the leaving peer can be sure that everything was read. A
-//! peer is pinged every 2 s. It counts as gone if an echo is 5 s late and no other data came from it in
-//! that time.
+//! **Closing.** An error of one substream closes the connection. If the peer was reported up,
+//! [`Event::PeerLost`] is reported exactly once, and dialling begins again. A peer that leaves on purpose
+//! writes its queued frames and ends both its substreams. The other peer reads both to their ends, and then
+//! closes the connection. So the leaving peer can be sure that everything was read. A peer is pinged every 2
+//! s. It counts as gone if an echo is 5 s late and no other data has come from it in that time.
 //!
-//! **Back-pressure.** Frames that the caller has not taken are counted per connection and channel (1 MiB
-//! control, 4 MiB bulk). While an account is full its substream is not read, and Yamux's window (at most
-//! 16 MiB more) stops the sender. Pings continue. In the other direction frames wait in a queue per
-//! connection and channel (4 MiB control, 16 MiB bulk). A caller that overfills a queue has broken its
-//! own protocol's credits, and loses the connection. Each frame counts for its bytes plus 256.
+//! **Back-pressure.** Received frames that the caller has not taken are counted for each connection and
+//! channel, in an account of limited size (1 MiB for control, 4 MiB for bulk). While an account is full, its
+//! substream is not read, and Yamux's window (at most 16 MiB more) stops the sender. Pings continue. Frames
+//! to be sent wait in a queue for each connection and channel (4 MiB for control, 16 MiB for bulk). A caller
+//! that overfills a queue has ignored the credits of its own protocol, and loses the connection. Each frame
+//! counts as its bytes plus 256.
 
 mod at_relays;
 mod behaviour;
@@ -92,25 +92,26 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Config {
     /// Ed25519 seed of this peer's identity.
     pub identity_seed: Zeroizing<[u8; 32]>,
-    /// Peers that are admitted, with their known addresses. This peer itself is ignored.
+    /// Peers that may connect, with their known addresses. An entry for this peer itself is ignored.
     pub roster: BTreeMap<PeerId, Vec<Multiaddr>>,
     /// Addresses to listen on, such as `/ip4/0.0.0.0/tcp/0`.
     pub listen: Vec<Multiaddr>,
-    /// True to find peers of the roster on the local network. It needs a listener on a real interface.
+    /// True to find peers of the roster on the local network. This needs a listener on an interface other
+    /// than loopback.
     pub mdns: bool,
-    /// Limit on the length field of a frame, in bytes; the same at all peers. At least 4.
+    /// Largest value of the length field of a frame, in bytes. It is the same at all peers, and at least 4.
     pub max_frame: usize,
     /// Maximum number of bytes of a frame that are given to a substream at once. At least 1.
     pub piece: usize,
-    /// Time for which the peer with the larger `PeerId` leaves dialling to the other.
+    /// Time for which the peer with the larger `PeerId` waits to be dialled before it dials itself.
     pub patience: Duration,
-    /// Text about this node for peers of the roster that ask: at most 64 KiB, chosen by the caller.
+    /// Text about this node that peers of the roster get if they ask: at most 64 KiB, chosen by the caller.
     pub about: Bytes,
-    /// True to also report [`Event::Found`] and [`Event::NotUp`]: the steps to a connection, and why
-    /// they fail.
+    /// True to also report [`Event::Found`] and [`Event::NotUp`], which show the steps to a connection and
+    /// why they fail.
     pub details: bool,
-    /// Key that encrypts every connection once more, so that only peers with the same key reach Noise
-    /// (libp2p `pnet`).
+    /// Key with which every connection is encrypted once more (libp2p `pnet`). Peers without the same key are
+    /// disconnected before Noise.
     pub network_key: Option<NetworkKey>,
     /// Relays for peers that cannot be dialled: their peer ids and addresses.
     pub relays: Vec<(PeerId, Multiaddr)>,
@@ -154,7 +155,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// One of the two channels between a pair of peers. They have no common order.
+/// One of the two channels between a pair of peers. There is no order between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Channel {
     /// Channel for small frames that must not wait behind large ones.
@@ -198,7 +199,7 @@ impl fmt::Display for Channel {
 pub enum Event {
     /// Peers can reach this node at this address.
     Listening(Multiaddr),
-    /// A listener broke; the others continue.
+    /// A listener failed. The others continue.
     ListenFailed {
         /// Address in the configuration.
         address: Multiaddr,
@@ -212,7 +213,8 @@ pub enum Event {
         /// Other end of the connection.
         address: Multiaddr,
     },
-    /// The connection is gone. Frames that were not delivered are lost. Follows each `PeerUp` once.
+    /// The connection is gone. Frames that were not delivered are lost. There is exactly one for each
+    /// `PeerUp`.
     PeerLost {
         /// The peer.
         peer: PeerId,
@@ -228,23 +230,24 @@ pub enum Event {
         /// Frame as sent.
         frame: Frame,
     },
-    /// A connection was refused because this identity is not in the roster. Reported once a minute per
-    /// identity and address.
+    /// A connection was refused because this identity is not in the roster. This is reported once a minute
+    /// for each identity and address.
     Stranger {
         /// Identity of that node, whether it dialled or was dialled.
         peer: PeerId,
         /// Address of that node.
         address: Multiaddr,
     },
-    /// mDNS reports a peer of the roster at this address, without proof. Only with [`Config::details`].
+    /// According to mDNS, which gives no proof, a peer of the roster is at this address. Reported only with
+    /// [`Config::details`].
     Found {
         /// The peer.
         peer: PeerId,
         /// Address at which the peer claims to listen.
         address: Multiaddr,
     },
-    /// A connection with a peer of the roster could not be made, or ended before the peer was up.
-    /// Dialling continues. Only with [`Config::details`].
+    /// A connection with a peer of the roster could not be made, or ended before the peer was up. Dialling
+    /// continues. Reported only with [`Config::details`].
     NotUp {
         /// The peer.
         peer: PeerId,
@@ -274,7 +277,8 @@ pub enum Event {
     },
     /// A [`Waker`] was used: another part of the program needs the caller's attention.
     Woken,
-    /// A peer of the roster broke the rules of this layer. Its connection is closed; it may come back.
+    /// A peer of the roster broke the rules of this layer. Its connection is closed, but the peer may connect
+    /// again.
     Malformed {
         /// The peer.
         from: PeerId,
@@ -286,7 +290,8 @@ pub enum Event {
 /// A command of the caller to the network.
 #[derive(Debug)]
 pub enum Command {
-    /// Sends a frame on the connection of the last `PeerUp` taken; drops it if the peer is not up.
+    /// Sends a frame on the connection of the last `PeerUp` that the caller has taken. Drops the frame if the
+    /// peer is not up.
     Send {
         /// Receiver of the frame.
         to: PeerId,
@@ -299,7 +304,8 @@ pub enum Command {
     AddAddress(PeerId, Multiaddr),
     /// Dials a peer now, without waiting for its back-off, unless it is connected.
     Dial(PeerId),
-    /// Closes the connection of the last `PeerUp` taken; the peer is dialled again and may come back.
+    /// Closes the connection of the last `PeerUp` that the caller has taken. The peer is dialled again and
+    /// may come back.
     Disconnect {
         /// The peer.
         peer: PeerId,
@@ -308,19 +314,19 @@ pub enum Command {
     },
     /// Closes the connection and refuses the peer from now on.
     Ban(PeerId),
-    /// Ends the connection once everything is written and read, and does not dial its address for a
-    /// minute: the process there has another session. Another process of the peer may be at another
-    /// address.
+    /// Ends the connection when everything has been written and read, and does not dial its address for a
+    /// minute, because the process at this address has another session. The right process of the peer may be
+    /// at another address.
     LeaveOut(PeerId),
-    /// Sends a peer that is up questions about itself and the connection; one list of questions at a
-    /// time. [`Event::Probed`] follows.
+    /// Sends questions about itself and the connection to a peer that is up. Only one list of questions may
+    /// be open at a time. [`Event::Probed`] follows.
     Probe(PeerId, Questions),
-    /// Sends all peers the reason why this node leaves, before [`Network::shutdown`]. They see it as the
-    /// reason of their `PeerLost`. Bytes beyond 512 are cut off.
+    /// Sends all peers the reason why this node leaves. Use it before [`Network::shutdown`]. The peers see
+    /// the text as the reason of their `PeerLost`. It is cut after 512 bytes.
     TellReason(String),
 }
 
-/// Reasons why the network did not start, or refused a command. Nothing was changed.
+/// Reasons why the network did not start, or refused a command. Nothing has been changed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     /// The system provided no threads or timers.
@@ -340,7 +346,7 @@ pub enum NetError {
     /// Network interfaces cannot be watched.
     #[error("mDNS: {0}")]
     Mdns(#[source] io::Error),
-    /// A frame that the peer would refuse.
+    /// The frame is so long that the peer would refuse it.
     #[error("frame of {length} bytes, the limit is {limit}")]
     FrameTooLong {
         /// Length of header and payload, plus 4.
@@ -363,16 +369,16 @@ pub struct Network {
     links: events::Links,
     traffic: BTreeMap<PeerId, Arc<Traffic>>,
     events: events::EventSender,
-    /// `None` once the network is asked to end.
+    /// `None` after the network was asked to end.
     orders: Option<UnboundedSender<Order>>,
     thread: Option<JoinHandle<Vec<PeerId>>>,
 }
 
 impl Network {
-    /// Listens and starts to dial. Returns once every address of the configuration is bound.
+    /// Listens and starts to dial. Returns when every address of the configuration is bound.
     ///
     /// # Errors
-    /// If an address cannot be bound or the configuration is invalid; then no network runs.
+    /// If an address cannot be bound, or the configuration is invalid. In this case no network is running.
     pub fn spawn(config: Config) -> Result<(Self, Events), NetError> {
         if config.max_frame < 4 || u32::try_from(config.max_frame).is_err() {
             return Err(NetError::MaxFrame(config.max_frame));
@@ -429,7 +435,8 @@ impl Network {
         Ok(())
     }
 
-    /// Returns the bytes waiting to be written to the peer; each frame counts for its bytes plus 256.
+    /// Returns the number of bytes that wait to be written to the peer. Each frame counts as its bytes plus
+    /// 256.
     #[must_use]
     pub fn queued(&self, peer: &PeerId, channel: Channel) -> usize {
         self.link(peer).map_or(0, |link| link.queued(channel))
@@ -456,8 +463,8 @@ impl Network {
     }
 
     /// Ends the network: writes the queued frames and waits until every peer has read them, for at most
-    /// `deadline`. Returns the peers that did not in time. The events taken afterwards end with a
-    /// `PeerLost` for each peer that was up.
+    /// `deadline`. Returns the peers that have not read them in time. The last events include a `PeerLost`
+    /// for each peer that was up.
     #[must_use = "names the peers that may lack what was sent last"]
     pub fn shutdown(mut self, deadline: Duration) -> Vec<PeerId> {
         self.order(Order::ShutDown(deadline));
@@ -470,7 +477,7 @@ impl Network {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.orders {
-            // Fails only if the thread has ended, which it does on request.
+            // This fails only if the thread has already ended.
             let _ = orders.send(order);
         }
     }
@@ -490,13 +497,13 @@ impl Drop for Network {
 /// Returns the `PeerId` that belongs to an Ed25519 seed.
 ///
 /// # Errors
-/// If the seed is not a valid identity; every seed of 32 bytes is valid.
+/// If the seed is not a valid identity. Every seed of 32 bytes is valid.
 pub fn peer_id(seed: &Zeroizing<[u8; 32]>) -> Result<PeerId, NetError> {
     Ok(keypair(seed)?.public().to_peer_id())
 }
 
 fn keypair(seed: &Zeroizing<[u8; 32]>) -> Result<Keypair, NetError> {
-    // libp2p wipes the bytes that it receives, so pass a copy.
+    // libp2p erases the bytes that it receives, so it gets a copy.
     let mut copy = seed.clone();
     Keypair::ed25519_from_bytes(copy.as_mut_slice()).map_err(|error| NetError::Identity(error.to_string()))
 }

@@ -1,8 +1,8 @@
 //! A peer of a session.
 //!
-//! [`Peer::builder`] takes a session and an identity. [`Builder::join`] starts the node on its own
-//! threads and returns when its network is up. [`Peer::events`] streams the events, [`Peer::result`]
-//! waits for the end, [`Peer::leave`] ends the node early. The futures need no particular runtime.
+//! [`Peer::builder`] takes a session and an identity. [`Builder::join`] starts the node on its own threads,
+//! and returns when the network of the node is up. [`Peer::events`] streams the events, [`Peer::result`]
+//! waits for the end, and [`Peer::leave`] ends the node early. The futures work with any async runtime.
 
 mod budget;
 mod builder;
@@ -46,7 +46,7 @@ pub use signals::leave_on_signals;
 pub(crate) use signals::wait_for_signal;
 pub(crate) use status::{Status, Watched};
 
-/// A running node of a session. The node leaves when this is dropped.
+/// A running node of a session. The node leaves when this value is dropped.
 #[derive(Debug)]
 pub struct Peer {
     id: PublicKey,
@@ -94,13 +94,13 @@ pub enum Error {
     Ended {
         /// Reason of the end.
         ending: Ending,
-        /// Advice; may be empty.
+        /// Advice, which may be empty.
         hint: &'static str,
     },
     /// The disk, the network or the memory of this machine is not sufficient.
     #[error("{0}")]
     Environment(String),
-    /// The peer left on request before it had a result. Its state is kept: it can join again.
+    /// The peer left on request before it had a result. Its state is kept, so it can join again.
     #[error("{0}")]
     Left(String),
 }
@@ -183,31 +183,31 @@ impl Peer {
         Builder::new(session, identity)
     }
 
-    /// Streams all events of this peer from the start; may be called again. The stream ends with the
-    /// node.
+    /// Streams all events of this peer from the start. It may be called again. The stream ends when the node
+    /// ends.
     pub fn events(&self) -> impl Stream<Item = Timed> + Send + Unpin + use<> {
         self.reader.stream()
     }
 
-    /// Returns the status of this peer, updated twice a second; `None` unless [`Builder::watched`]
-    /// enabled it.
+    /// Returns the status of this peer, updated twice a second; `None` if [`Builder::watched`] did not enable
+    /// it.
     pub(crate) fn status(&self) -> Option<watch::Receiver<Status>> {
         self.status.clone()
     }
 
-    /// Waits until this peer has its result and the others no longer need the peer, at most the
-    /// session's `linger_ms` longer.
+    /// Waits until this peer has its result and the other peers no longer need this peer. After the result,
+    /// this takes at most the session's `linger_ms`.
     ///
     /// # Errors
-    /// [`Error`]; what was stored is kept, and the peer can join again.
+    /// [`Error`]. The stored state is kept, and the peer can join again.
     pub async fn result(mut self) -> Result<Finished, Error> {
         (&mut self.result).await.unwrap_or_else(|_| Err(node::panicked()))
     }
 
-    /// Leaves now and waits for the end. Returns the result if there is one already.
+    /// Leaves now and waits for the end. Returns the result if the peer already has one.
     ///
     /// # Errors
-    /// Those of [`Peer::result`]; [`Error::Left`] if there is no result yet.
+    /// The errors of [`Peer::result`]; [`Error::Left`] if there is no result yet.
     pub async fn leave(self) -> Result<Finished, Error> {
         self.handle.leave();
         self.result().await
@@ -232,7 +232,7 @@ impl Drop for Peer {
     }
 }
 
-/// Handle that controls a running peer from any thread.
+/// A handle that controls a running peer from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
     driver: driver::Handle,

@@ -1,10 +1,9 @@
-//! The page that `join` writes next to the receipt and `flyswarm report` makes of a model. First it says
-//! whether the model is good enough to use, for which classes and for whom, then what was learnt about
-//! whom; technical detail is folded.
+//! The page that `join` writes next to the receipt, and that `flyswarm report` makes for a model. It first
+//! says whether the model is good enough to use, for which classes and for whom. Then it says who learnt what
+//! about whose rows. Technical details are folded.
 //!
-//! The page is made of a receipt in JSON, so it can be made again later. A peer's own figures must not
-//! be in a receipt, so they are passed separately. Fields that do not have this program's format are
-//! left out.
+//! The page is made from a receipt in JSON, so it can be made again later. A peer's own figures must not be
+//! in a receipt, so they are passed separately. Fields in another format than this program's are left out.
 
 mod aggregates;
 mod answer;
@@ -26,7 +25,7 @@ use roc::Curve;
 /// Kind of these pages.
 const KIND: &str = "flyswarm report";
 
-/// Returns the beginning of every page; no other file begins with it.
+/// Returns the beginning of every report. It identifies reports, because no other file begins in this way.
 pub(crate) fn beginning() -> String {
     crate::html::beginning(KIND)
 }
@@ -46,13 +45,14 @@ pub(crate) struct Page<'a> {
     pub rows: Option<Rows<'a>>,
     /// Columns of these rows compared with those of the model's training rows.
     pub columns: Option<Beside>,
-    /// Warnings of this peer, a sentence each; the receipt gives only their number.
+    /// Warnings of this peer, each a sentence. The receipt has only their number.
     pub warnings: Vec<String>,
-    /// Contents that are missing from the page, with the reason, a sentence each.
+    /// Contents that the page lacks, with the reason, each as a sentence.
     pub left_out: Vec<String>,
-    /// Quality of this peer's personal model, and its comparison: a heading and a text.
+    /// Quality of this peer's personal model and of the models that it is compared with: a heading and a text
+    /// each.
     pub personal: Vec<(&'static str, String)>,
-    /// Lines about the model's origin from its file: a heading and a text.
+    /// Lines from the model's file about its origin: a heading and a text each.
     pub model: Vec<(&'static str, String)>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Rows<'a> {
     pub name: &'a str,
     /// Figures on all rows.
     pub figures: &'a Figures,
-    /// Held-out rows among them, predicted in three ways.
+    /// Comparison of three ways to predict, for the held-out rows among these rows.
     pub beside: Option<&'a Comparison>,
     /// ROC curve of two classes.
     pub curve: Option<&'a Curve>,
@@ -93,7 +93,7 @@ impl Page<'_> {
                 section {
                     h2 { "This peer's own rows" }
                     p {
-                        "Only its own held-out rows. No other peer has these figures, and they are not \
+                        "These figures are only for its own held-out rows. No other peer has these figures, and they are not \
                          in the receipt."
                     }
                     (figures::own(&own))
@@ -125,7 +125,7 @@ impl Page<'_> {
         page(KIND, self.title, head, sections, foot)
     }
 
-    /// Returns the warnings; a receipt alone gives only their number.
+    /// Returns the warnings. If there is only a receipt, returns their number.
     fn warned(&self) -> Markup {
         let counts = self.receipt.and_then(|receipt| receipt["warnings"].as_object());
         let counts = counts.into_iter().flatten().map(|(about, count)| format!("{about}: {count}"));
@@ -156,10 +156,10 @@ fn scored(rows: Rows<'_>) -> Markup {
                 h3 { "Compared with a model of these rows only" }
                 p {
                     (found.swarm.rows) " of these rows were held out and predicted in three ways: by the model as it is ("
-                    b { "swarm" } "), by one with its settings that learns from the other rows of this file ("
-                    b { "alone" } "), and by the " (NEIGHBOURS) " nearest of these (" b { "neighbours" }
-                    "). If the model was trained on these rows, its figure here is too good; the two \
-                     others have not seen the rows."
+                    b { "swarm" } "), by a model with the same settings that learns only from the other rows of this file ("
+                    b { "alone" } "), and by the " (NEIGHBOURS) " nearest of these other rows (" b { "neighbours" }
+                    "). If the model was trained on the held-out rows, its figures here are too good. The two \
+                     others have not seen these rows."
                 }
                 (figures::compared(found, Whose::File, true))
             }
@@ -167,7 +167,7 @@ fn scored(rows: Rows<'_>) -> Markup {
     }
 }
 
-/// Makes the tables of a task's result; the first line of each has the names of its columns.
+/// Makes the tables of a task's result; the first line of each table has the names of its columns.
 fn tables(tables: &Value) -> Markup {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     html! {

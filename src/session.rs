@@ -1,13 +1,13 @@
 //! The session file: settings that peers must agree on before they connect (spec, section "Session").
 //!
-//! A session file is TOML. Unknown fields are refused. Sizes may be multiples (`m = "256d"`); they are
-//! resolved when the file is read, so a [`Session`] holds only plain numbers. Peers are numbered in the
+//! A session file is TOML. Unknown fields are refused. Sizes may be multiples (`m = "256d"`); they become
+//! plain numbers when the file is read, so a [`Session`] has only plain numbers. Peers are numbered in the
 //! order of their public keys, not in the order of the file.
 //!
-//! Two files mean the same session if and only if they have the same [`SessionId`], the hash of a
-//! canonical encoding of all fields (spec, section 4.1, byte by byte). Absent fields enter with their
-//! defaults. Addresses, comments and layout do not enter. Each field also has its own hash, so two peers
-//! with different files can find the fields that differ: [`Session::fields`].
+//! Two files mean the same session if and only if they have the same [`SessionId`], the hash of a canonical
+//! encoding of all fields (spec, section 4.1, byte by byte). Absent fields are encoded with their defaults.
+//! Addresses, comments and layout are not encoded. Each field also has its own hash, so that two peers with
+//! different files can find the fields that differ ([`Session::fields`]).
 
 mod builder;
 mod columns;
@@ -47,21 +47,21 @@ pub use run::{Run, Series};
 pub(crate) use table::Description;
 pub use task::{AnySpec, Release, Section, Sections, Spec, TaskSpec};
 
-/// A session. [`Session::parse`] returns only sessions that meet all the rules; pass a session that was
-/// built or changed in code through [`Session::check`].
+/// A session. [`Session::parse`] returns only sessions that meet all rules. If a program builds or changes a
+/// session, it must call [`Session::check`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// Name: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, not starting with a point. Names of files
     /// contain it.
     pub name: String,
-    /// Fields that make the session unique.
+    /// Number, time and series, which make the session unique.
     pub run: Run,
     /// Task with its parameters.
     pub task: TaskSpec,
-    /// Minimum number of members of a view: from [`TaskSpec::smallest_view`], the default, to the whole
-    /// roster.
+    /// Minimum number of members of a view: [`TaskSpec::smallest_view`], which is the default, to the size of
+    /// the roster.
     pub min_peers: u16,
-    /// Shape of the rows.
+    /// Description of the rows.
     pub data: DataSpec,
     /// Limits that protect the peers' rows.
     pub privacy: Privacy,
@@ -76,27 +76,27 @@ pub struct Session {
     pub roster: Vec<Entry>,
 }
 
-/// The shape of every peer's rows.
+/// Description of the rows, the same for every peer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataSpec {
     /// Number of features of a row: 1 to 65,536.
     pub features: u32,
-    /// Names of the features in their order, one for each and all different, each 1 to 64 printable
-    /// characters; empty if the file has none. A data file with column names must use these names.
+    /// Names of the features in their order, one different name for each, of 1 to 64 printable characters.
+    /// Empty if the file has no names. A data file with column names must use these names.
     pub columns: Vec<String>,
-    /// Classes, 2 to 1,000, all different, each 1 to 64 printable characters. Empty with the task
-    /// `sketch`, and possibly with the task `custom`. Counts are in this order; if two classes have
-    /// equal scores, the first wins.
+    /// Classes, 2 to 1,000, all different, each 1 to 64 printable characters. Empty with the task `sketch`,
+    /// and possibly with the task `custom`. Counts are in this order. If two classes have equal scores, the
+    /// first in this order is predicted.
     pub classes: Vec<String>,
     /// Scaling of the features.
     pub scaling: Scaling,
-    /// True if scaled rows get random signs, are padded with zeros to a power of two and Walsh-Hadamard
-    /// transformed.
+    /// True if scaled rows get random signs, are padded with zeros to a power of two, and are transformed
+    /// (Walsh-Hadamard).
     pub densify: bool,
     /// Checks of the columns.
     pub checks: ColumnChecks,
-    /// Rules that make features from the columns of a table, if the file describes them; `features` and
-    /// `columns` then follow from these rules.
+    /// Rules that make features from the columns of a table, if the file describes them; In this case,
+    /// `features` and `columns` follow from these rules.
     pub preparation: Option<Arc<TableSchema>>,
 }
 
@@ -115,7 +115,7 @@ impl DataSpec {
         }
     }
 
-    /// Returns the length d of a row at the hash: the width, with `densify` padded to the next power of
+    /// Returns the length d of a row when it is hashed. This is the width; with `densify`, the next power of
     /// two.
     #[must_use]
     pub fn dimension(&self) -> u32 {
@@ -133,7 +133,7 @@ pub enum Scaling {
     None,
     /// Each row is divided by its L2 norm.
     UnitNorm,
-    /// Features are mapped linearly from `lo..hi` to 0..1; both finite, `lo` below `hi`.
+    /// Features are mapped linearly from `lo..hi` to 0..1; Both are finite, and `lo` is below `hi`.
     Range {
         /// Value that becomes 0.
         lo: f32,
@@ -142,9 +142,10 @@ pub enum Scaling {
     },
     /// The mean of each feature over all peers is subtracted (a sealed sum).
     Center,
-    /// Like `Center`, then divided by the standard deviation over all peers (a second sealed sum).
+    /// As with `Center`; then each feature is divided by its standard deviation over all peers (a second
+    /// sealed sum).
     Standard,
-    /// Like `Standard`, then each feature is spread over overlapping bins (an extension, see
+    /// As with `Standard`; then each feature is spread over overlapping bins (an extension, see
     /// [`flyswarm_data::scaling`]).
     SoftBins {
         /// Number of bins of a feature: 2 to 64; features x bins at most 2^20.
@@ -153,7 +154,7 @@ pub enum Scaling {
 }
 
 impl Scaling {
-    /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
+    /// Replaces -0.0 by 0.0, because the two are equal but have different encodings.
     pub(crate) fn normalise(&mut self) {
         if let Self::Range { lo, hi } = self {
             *lo += 0.0;
@@ -192,12 +193,13 @@ impl fmt::Display for Scaling {
 /// The limits that protect the peers' rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Privacy {
-    /// Minimum number of peers that must hold rows of a class, and minimum number of members with rows
-    /// in a sum; with fewer the session ends. In the task xclp a class of which fewer peers have labels
-    /// counts as having none. 1 to the size of the roster. Default 3.
+    /// Minimum number of peers that must have rows of a class, and of members with rows in a sum. If there
+    /// are fewer, the session ends. In the task xclp, a class for which fewer peers have labels counts as
+    /// having no labels. 1 to the size of the roster. Default 3.
     pub min_contributors: u16,
-    /// Share of the roster that may collude without learning a single peer's part: 0.01 to 0.99. Above
-    /// 64 peers it sets the degree of the mask graph. Default 1/3 (degree 32 at 1,000 peers).
+    /// Share of the roster that may collude without learning the part of a single peer: 0.01 to 0.99. With
+    /// more than 64 peers, it determines the degree of the mask graph. Default 1/3 (degree 32 at 1,000
+    /// peers).
     pub collusion_threshold: f64,
     /// Differential privacy; `None` if the file has no `privacy.epsilon`.
     pub noise: Option<NoiseSpec>,
@@ -212,19 +214,20 @@ impl Default for Privacy {
 /// A peer of the roster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Identity, different from all others.
+    /// Public key of the peer, different from all others.
     pub key: PublicKey,
     /// Name, unique in the roster, with the same characters as a session's name.
     pub name: String,
-    /// Multiaddresses as text, at most 16. Not part of the session id. May be empty if mDNS finds the
-    /// peer.
+    /// Multiaddresses as text, at most 16. They are not part of the session id. The list may be empty if mDNS
+    /// finds the peer.
     pub addresses: Vec<String>,
 }
 
 impl Session {
     /// Returns all peers, in order.
     pub fn peers(&self) -> impl ExactSizeIterator<Item = Peer> + use<> {
-        // At most 1,024 (rules); in a roster built in code peers after 65,535 are left out.
+        // The rules allow at most 1,024 peers. If an unchecked roster has more than 65,535, the others are
+        // left out.
         (0..u16::try_from(self.roster.len()).unwrap_or(u16::MAX)).map(Peer)
     }
 
@@ -235,7 +238,7 @@ impl Session {
         u16::try_from(index).ok().map(Peer)
     }
 
-    /// Returns whether the roster has this peer. Check every number from outside with it.
+    /// Returns whether the roster has this peer. Use this to check every peer number that comes from outside.
     #[must_use]
     pub fn contains(&self, peer: Peer) -> bool {
         peer.index() < self.roster.len()

@@ -1,8 +1,8 @@
 //! The simulator: real nodes in virtual time.
 //!
-//! A [`scenario`] describes the participants, their network and the faults. [`run`] builds a [`swarm`]
-//! of real nodes and drives it with the [engine](flyswarm_sealed_sum::engine). Encoded frames travel,
-//! time passes only in the queue, and all randomness follows from the scenario's seed. So the same seed
+//! A [`scenario`] describes the participants, their network and the faults. [`run`] builds a [`swarm`] of
+//! real nodes and drives it with the [engine](flyswarm_sealed_sum::engine). Nodes exchange encoded frames,
+//! time passes only in the event queue, and all randomness follows from the scenario's seed. So the same seed
 //! gives the same trace hash on every machine. [`checks`] run after every event. The [`outcome`] is the
 //! report of a run.
 

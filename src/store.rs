@@ -1,15 +1,15 @@
-//! Durable state of a node, under `STATE/PEER/SESSION/`, one file for each record.
+//! The durable state of a node. It is in the folder `STATE/PEER/SESSION/`, with one file for each record.
 //!
-//! A file is written under a temporary name, synced and renamed, and then its folder is synced: after a
-//! crash either the old or the new file is there, complete. Format of a record: the line
-//! `flyswarm-state 2\n`, u32 LE length of the record, the record (bincode), SHA-256 of all that. A
-//! sealed total has its own file, which holds only its bytes. The file's name is `total-` and the digest
-//! in hexadecimal. The file is on disk before any record that names it. So a total that is acknowledged
-//! and then committed is written once, and writing begins while the total still arrives
-//! ([`Store::write_early`]). The code that restores the records checks each total against its digest. A
-//! total that no record names is removed. A lock on the folder refuses a second process. When the
-//! session is over ([`Store::finish`]), only the promises remain, and the folder is not opened again.
-//! Programs cannot read removed files; this program cannot control what a disk keeps of them.
+//! A file is written under a temporary name, synced and renamed, and then its folder is synced. So after a
+//! crash, either the old or the new file exists, and it is complete. A record is the line `flyswarm-state
+//! 2\n`, the length of the record as u32 LE, the record (bincode), and SHA-256 of all this. A sealed total
+//! has its own file with only its bytes. The name of this file is `total-` and the digest in hexadecimal. The
+//! file is on disk before any record that names it. So a total that is acknowledged and then committed is
+//! written only once, and writing begins while the total is still arriving ([`Store::write_early`]). The code
+//! that restores the records checks each total against its digest. A total that no record names is removed. A
+//! lock on the folder keeps a second process out. When the session is over ([`Store::finish`]), only the
+//! promises remain, and the folder is not opened again. Programs cannot read removed files, but a disk may
+//! keep their data.
 
 mod early_write;
 mod pin;
@@ -40,7 +40,7 @@ const MAX_RECORD: u64 = 1 << 21;
 /// Largest vector.
 const MAX_TOTAL: u64 = 1 << 30;
 
-/// Reasons why state cannot be read or kept.
+/// Reasons why the state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refused access.
@@ -51,7 +51,7 @@ pub enum StoreError {
         /// Error of the system.
         error: io::Error,
     },
-    /// The file system cannot lock the folder.
+    /// The file system does not support locks.
     #[error(
         "{folder}: the file system of --state has no locks (NFS?): choose a folder on a local disk with --state \
          ({error})"
@@ -62,10 +62,10 @@ pub enum StoreError {
         /// Error of the system.
         error: io::Error,
     },
-    /// Another process has the session open under this identity.
+    /// Another process runs the session with this identity.
     #[error("{0}: another process runs this session with this identity")]
     Locked(PathBuf),
-    /// The session was finished with this state.
+    /// The session has already been finished with this state.
     #[error(
         "{0}: this peer has finished the session: its result was written, and nothing is kept for it here; \
          `session next` makes the next session"
@@ -87,13 +87,13 @@ pub enum StoreError {
     Damaged(PathBuf, &'static str),
 }
 
-/// One identity's state in one session, locked.
+/// The state of one identity in one session. It is locked.
 #[derive(Debug)]
 pub(crate) struct Store {
     folder: PathBuf,
-    /// Record files and the totals that they name.
+    /// Record files, each with the total that it names.
     totals: BTreeMap<String, String>,
-    /// Total that is being written.
+    /// Total that is being written before its record.
     early: Option<EarlyWrite>,
     /// See [`Store::keep_mark`].
     mark: Option<(PathBuf, Ballot)>,
@@ -101,7 +101,7 @@ pub(crate) struct Store {
 }
 
 impl StoreError {
-    /// Returns whether the error is in the user's request and not in the machine.
+    /// Returns whether the user's request caused the error, not the machine.
     #[must_use]
     pub fn is_input(&self) -> bool {
         matches!(self, Self::Over(_) | Self::OtherRows { .. })
@@ -109,7 +109,7 @@ impl StoreError {
 }
 
 impl Store {
-    /// Opens or creates `folder`, locks it and reads every record in it.
+    /// Opens or creates `folder`, locks it, and reads every record in it.
     pub(crate) fn open(folder: &Path) -> Result<(Self, Vec<Record>), StoreError> {
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -129,7 +129,7 @@ impl Store {
             let path = entry.map_err(io(folder))?.path();
             match path.file_name().and_then(|name| name.to_str()) {
                 Some("lock" | PAID | PIN | UNSERVED) => {}
-                // A crash left this file incomplete.
+                // This file is incomplete because of a crash.
                 Some(name) if name.starts_with('.') => fs::remove_file(&path).map_err(io(&path))?,
                 Some(name) if name.starts_with(TOTAL) => totals.push(name.to_owned()),
                 _ => records.push(read(&path)?),
@@ -151,9 +151,9 @@ impl Store {
         Ok((store, complete))
     }
 
-    /// Starts to keep the highest ballot that was promised or joined in the file `path`, apart from the
-    /// state. Returns true if the mark is already above `records`, which are all records of the state.
-    /// In that case the state is lost, an old copy, or in another folder than before.
+    /// From now on, keeps a mark in the file `path`, apart from the state: the highest ballot that was
+    /// promised or joined. `records` are all records of the state. Returns true if the mark is already above
+    /// them. In this case the state has been lost, is an old copy, or was in another folder before.
     pub(crate) fn keep_mark(&mut self, path: &Path, records: &[Record]) -> Result<bool, StoreError> {
         let io = |error| StoreError::Io { path: path.to_owned(), error };
         let known = records.iter().filter_map(ballot).max().unwrap_or_default();
@@ -164,8 +164,8 @@ impl Store {
         Ok(marked > known)
     }
 
-    /// Returns whether this mark is above the records in `folder`. In that case the state is lost or an
-    /// old copy, and its owner does not vote. Writes nothing.
+    /// Returns whether this mark is above the records in `folder`. In this case the state has been lost or is
+    /// an old copy, and its owner does not vote. Writes nothing.
     pub(crate) fn is_behind(folder: &Path, mark: &Path) -> Result<bool, StoreError> {
         let silent = folder.join("silent");
         if silent.try_exists().map_err(|error| StoreError::Io { path: silent, error })? {
@@ -193,9 +193,9 @@ impl Store {
         Ok(())
     }
 
-    /// Removes everything except promises from the folder of a finished session: pads, totals, outcomes
-    /// and the rest. The result is durable elsewhere. The folder is not opened again, because a peer
-    /// that has forgotten its acknowledgements must not vote.
+    /// Removes everything except promises from the folder of a finished session, for example pads, totals and
+    /// outcomes. The result has been stored elsewhere. The folder is not opened again, because a peer that
+    /// has forgotten its acknowledgements must not vote.
     ///
     /// # Errors
     /// [`StoreError`]; the next [`Store::open`] then continues the removal.
@@ -226,14 +226,15 @@ impl Store {
         }
     }
 
-    /// Returns whether the session whose state is in `folder` is in the ledger. This mark is lost
-    /// together with the state: a peer without its state draws new noise and must pay again.
+    /// Returns whether the session whose state is in `folder` has been entered in the ledger. This
+    /// information is in the state, so it is lost with the state: a peer without its state draws new noise
+    /// and must spend budget again.
     pub(crate) fn is_paid(folder: &Path) -> Result<bool, StoreError> {
         let path = folder.join(PAID);
         path.try_exists().map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Marks the session as paid, durably.
+    /// Marks the session as entered in the ledger, durably.
     pub(crate) fn mark_paid(folder: &Path) -> Result<(), StoreError> {
         let path = folder.join(PAID);
         let marked = files::create_folders(folder, true).and_then(|()| File::create(&path)?.sync_all());
@@ -248,7 +249,7 @@ impl Store {
                 if start == 0 {
                     self.early = EarlyWrite::new(&self.folder, sum).ok();
                 }
-                // A gap after the last bytes means that the sender gave up this total.
+                // If there is a gap after the last bytes, the sender has given up this total.
                 self.early.take_if(|early| !early.goes_on(sum, start));
                 if let Some(early) = &mut self.early {
                     early.chunk(data);
@@ -262,8 +263,8 @@ impl Store {
         }
     }
 
-    /// Puts `record` on stable storage. When this function returns, the record survives a crash.
-    /// [`Record::Bare`] replaces a decision and its total.
+    /// Writes `record` to disk. When this function returns, the record survives a crash. [`Record::Bare`]
+    /// replaces a decision and its total.
     pub(crate) fn write(&mut self, record: &Record) -> Result<(), StoreError> {
         let mut before = Vec::new();
         if let Record::Bare(_) = record {
@@ -275,7 +276,7 @@ impl Store {
                     Some(Ok(file)) => self.name(file, &name)?,
                     Some(Err(_)) | None => self.put(&name, &[total])?,
                 }
-                // Renames can reach the disk in any order, so sync the total before its record.
+                // Renames can reach the disk in any order, so the total is synced before its record.
                 self.sync()?;
             }
             before.extend(self.totals.insert(record.name(), name));
@@ -287,16 +288,16 @@ impl Store {
         let digest = Sha256::new().chain_update(&start).chain_update(&header).finalize();
         self.put(&record.name(), &[&start, &header, &digest])?;
         if let Record::Committed(committed, _) | Record::Bare(committed) = record {
-            // The acknowledged value is now decided, and exchange records of other views have no further
-            // use. The noise drawn for it stays as long as its total: vectors of later slots may depend on
-            // it.
+            // The acknowledged value has now been decided, so exchange records of other views are no longer
+            // needed. The noise that was drawn for the value is kept as long as its total, because vectors of
+            // later slots may depend on it.
             let SumId { slot, ballot } = committed.record.value.sum;
             let mut done = vec!["accepted".to_owned()];
             if matches!(record, Record::Bare(_)) {
                 done.extend(Some(format!("noised-{slot}")).filter(|name| self.totals.contains_key(name)));
             }
             let names = Record::name_of_views(slot);
-            // A slot whose total is no longer needed does not need its exchange records either.
+            // If the total of a slot is no longer needed, its exchange records are not needed either.
             let over = matches!(record, Record::Bare(_));
             let needed = if over { String::new() } else { format!("{names}{ballot}") };
             let others = self.totals.keys().filter(|name| name.starts_with(&names) && **name != needed);
@@ -313,7 +314,7 @@ impl Store {
         ballot(record).map_or(Ok(()), |ballot| self.raise_mark(ballot))
     }
 
-    /// Puts a complete file at its name. The name is durable after the next [`Store::sync`].
+    /// Writes a complete file with this name. The name is durable after the next [`Store::sync`].
     fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let io = |error| StoreError::Io { path: path.clone(), error };
@@ -323,7 +324,7 @@ impl Store {
         self.name(file, name)
     }
 
-    /// Puts a synced file at its name.
+    /// Gives a synced file its name.
     fn name(&self, file: NamedTempFile, name: &str) -> Result<(), StoreError> {
         let path = self.folder.join(name);
         let named = file.persist(&path).map(drop);
@@ -347,11 +348,11 @@ impl Store {
     }
 }
 
-/// Marks a folder whose session is in the ledger.
+/// Name of the file that marks a session as entered in the ledger.
 const PAID: &str = "paid";
-/// Marks a folder whose session is over.
+/// Name of the file that marks a session as over.
 const OVER: &str = "over";
-/// Files that remain in that folder.
+/// Names of the files that remain after the session.
 const STAYS: [&str; 7] = ["lock", PAID, OVER, "promised", "joined", "released", "silent"];
 /// Prefix of the names of totals.
 const TOTAL: &str = "total-";
@@ -381,21 +382,20 @@ fn total_name(record: &Record) -> Option<String> {
     record.total().map(|(digest, _)| format!("{TOTAL}{}", hex::encode(digest)))
 }
 
-/// Creates a file under a temporary name. It is removed with its handle or when the folder is next
-/// opened.
+/// Creates a file under a temporary name. It is removed when its handle is dropped or when the folder is
+/// opened again.
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(".").tempfile_in(folder).map_err(files::plain)
 }
 
-/// A lock that is released when it is dropped. A process that was just forked may still have the lock's
-/// file open, and the lock belongs to the open file. So closing one's own descriptor would not be
-/// enough.
+/// A lock that is released when it is dropped. Closing the file is not enough: the lock belongs to the open
+/// file, and a process that was just forked may still have this file open.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // If the process ends first, the system releases the lock.
+        // An error is ignored, because the system releases the lock when the process ends.
         let _ = self.0.unlock();
     }
 }
@@ -416,7 +416,7 @@ fn locked(folder: &Path) -> Result<Lock, StoreError> {
     }
 }
 
-/// Explains an error of the system. A file system that cannot sync reports an invalid argument.
+/// Explains an error of the system. If a file system cannot sync, the error is an invalid argument.
 fn refused(path: &Path, error: &io::Error) -> String {
     let path = path.display();
     match error.kind() {

@@ -1,4 +1,4 @@
-//! The tasks of a session: the sums, the vectors of each peer, and the limits on opening.
+//! The tasks of a session. A task defines the sums, the vector of each peer, and when a sum may be opened.
 //!
 //! Each task has its own folder. [`crate::node`] is the engine; it uses only the trait [`Task`].
 
@@ -71,7 +71,7 @@ registry! {
     /// Label propagation over the points of all peers (Scott, Yeo & Lampert, "Cross-client Label
     /// Propagation", TMLR 2023).
     mod xclp;
-    /// The distance of each peer's data from the data of all (Liu, Xu, Coleman & Shrivastava, "One-Pass
+    /// The distance of each peer's data from the data of all peers (Liu, Xu, Coleman & Shrivastava, "One-Pass
     /// Distribution Sketch for Measuring Data Heterogeneity in Federated Learning", NeurIPS 2023).
     mod sketch;
     /// A network that is trained in rounds (McMahan et al., AISTATS 2017).
@@ -87,7 +87,7 @@ registry! {
     mod custom;
 }
 
-/// Ends the programs that this process has started for its tasks, and removes their folders.
+/// Ends the programs that this process has started for its tasks, and removes the folders of these programs.
 pub(crate) fn end_programs() {
     #[cfg(all(feature = "cli", feature = "net"))]
     fedavg::subprocess::end_all();
@@ -101,13 +101,13 @@ pub struct BuiltIn {
     pub result: &'static str,
     /// Extension of the result's file if the user gives no file name.
     pub extension: &'static str,
-    /// Rows that have labels.
+    /// Which rows must have labels.
     pub labels: Labels,
     /// True if a peer without rows may take part to help the others.
     pub witnesses: bool,
     /// Slots of the plan that serve a protection.
     pub own: OwnSlots,
-    /// Function that makes a peer's task.
+    /// Function that makes the task of one peer.
     pub build: Build,
 }
 
@@ -119,7 +119,7 @@ pub struct SessionTask {
     pub result: &'static str,
     /// Extension of the result's file if the user gives no file name.
     pub extension: &'static str,
-    /// Rows that have labels.
+    /// Which rows must have labels.
     pub labels: Labels,
     /// True if a peer without rows may take part to help the others.
     pub witnesses: bool,
@@ -145,7 +145,7 @@ impl SessionTask {
         Ok(Protected::new(task, &session, (me, rows), self.guards)?.keyed(*key))
     }
 
-    /// Returns the task with another function that makes a peer's task.
+    /// Replaces the function that makes the task of a peer.
     #[must_use]
     pub(crate) fn built_by(self, session: &Session, build: Build) -> Self {
         Self { build: filled::build(session, build), ..self }
@@ -164,35 +164,35 @@ impl std::fmt::Debug for BuiltIn {
     }
 }
 
-/// Rows of a peer that have labels.
+/// Which rows of a peer must have labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Labels {
     /// Every row.
     All,
     /// Some rows; the task finds the others.
     Some,
-    /// No row needs one.
+    /// No row needs a label.
     None,
 }
 
 /// A peer's rows.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Features of the rows. With [`Labels::All`] also their labels.
+    /// Features of the rows. With [`Labels::All`], `data` also has their labels.
     pub data: Arc<Dataset>,
     /// With [`Labels::Some`], class of each row if it is known; otherwise empty.
     pub labels: Vec<Option<u16>>,
     /// Missing values that are filled from the sums of all peers.
     pub gaps: Vec<MissingCell>,
-    /// Description of how a table became these rows, if it is not the session's.
+    /// Describes how a table became these rows, if this differs from the session's description.
     pub(crate) preparation: Option<Arc<TableSchema>>,
 }
 
 impl Rows {
-    /// Returns SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as
-    /// u16 LE, 65535 if unknown || of each gap row as u32 LE, column as u16 LE). With the rows and the
-    /// salt, a peer can prove that the digest is theirs. Without the salt, the rows cannot be guessed
-    /// from it.
+    /// Returns SHA-256(tag "data" || salt || rows, features as u64 LE || values as f32 LE || labels as u16
+    /// LE, 65535 if unknown || of each gap row as u32 LE, column as u16 LE). A peer that shows its rows and
+    /// the salt can prove that the digest belongs to these rows. Without the salt, the rows cannot be found
+    /// by trying.
     #[must_use]
     pub fn digest(&self, salt: &[u8; 32]) -> [u8; 32] {
         let Self { data, labels, gaps, preparation: _ } = self;
@@ -215,7 +215,7 @@ impl Rows {
     /// file.
     ///
     /// # Errors
-    /// If the session's rows have groups and these rows have none.
+    /// If the session requires groups and these rows have none.
     pub fn in_use(self, session: &Session) -> Result<(Self, usize), String> {
         let group = session.data.preparation.as_ref().and_then(|table| table.group.as_ref());
         let (Some(group), all) = (group, self.data.rows()) else { return Ok((self, 0)) };
@@ -268,6 +268,6 @@ pub fn built_in(session: &Session) -> Option<SessionTask> {
     Some(SessionTask { plan, result, extension, labels, witnesses, guards, build })
 }
 
-/// Function that makes a peer's task from its session, its index in the roster, its rows, and 32 bytes
-/// that no other peer knows.
+/// Function that makes a peer's task. Its arguments are the session, the peer's index in the roster, the
+/// peer's rows, and 32 bytes that no other peer knows.
 pub type Build = Box<dyn Fn(Session, Peer, Rows, &[u8; 32]) -> Result<Arc<dyn Task>, String> + Send + Sync>;

@@ -1,5 +1,5 @@
-//! All integration tests in one binary, because each further binary would link the whole program again.
-//! `cargo test --test all lan::` runs the tests of one file.
+//! All integration tests in one binary, because each binary links the whole program. `cargo test --test all
+//! lan::` runs the tests of one file.
 #![allow(missing_docs)]
 
 mod cli;
@@ -12,8 +12,8 @@ mod processes;
 mod sim;
 mod toy;
 
-/// Reports that a test is skipped. The line bypasses the harness, so it is visible although the test
-/// passes.
+/// Prints that a test is skipped. The line goes past the test harness, so that it is visible although the
+/// test passes.
 fn skipped(test: &str, why: &str) {
     use std::io::Write;
     writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");

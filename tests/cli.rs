@@ -1,5 +1,5 @@
-//! The real binary: messages to the user for invalid input, and the output of a demo. An error is one
-//! line that names the value to correct.
+//! Tests of the real binary: its messages for invalid input, and the output of a demo. An error is one line
+//! that names the value to correct.
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
 
@@ -13,7 +13,7 @@ mod private;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs `flyswarm` with these words in `folder`.
+/// Runs `flyswarm` with these arguments in `folder`.
 fn flyswarm(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_flyswarm")).args(words).current_dir(folder).output().expect("it runs")
 }
@@ -73,13 +73,14 @@ fn a_demo_ends_with_equal_models_that_the_other_commands_read() {
     }
     let out = |words: &[&str]| {
         let output = flyswarm(folder.path(), words);
-        // Only a command that reads rows prints a line that names were not compared.
+        // The line that column names were not compared is printed only by a command that reads rows.
         let said = if words.contains(&"--data") {
             "kept/bob.csv: the file and the model have no column names: names are not checked\n"
         } else {
             ""
         };
-        // A demo writes no file of learnt rows, and a verdict needs 20 rows of each class.
+        // A demo writes no file of learnt rows. The program judges a model only if there are 20 rows of each
+        // class.
         let few = "warning: it is unknown whether this model has learnt from these rows, because \
                    kept/alice.model.learnt-rows is not next to it\n\
                    warning: Too few events to say how good the model is: 11 rows of \"0\", and 20 are needed.\n";

@@ -1,7 +1,7 @@
-//! The NumPy lines in `docs/python.md` make the same predictions as `flyswarm predict`.
+//! Checks that the NumPy lines in `docs/python.md` make the same predictions as `flyswarm predict`.
 //!
-//! They need python3 with NumPy (`FLYSWARM_PYTHON` selects another python3). Without it, the test
-//! reports this and passes, unless `FLYSWARM_REQUIRE_NUMPY` is set.
+//! The test needs python3 with NumPy (`FLYSWARM_PYTHON` names another python3). If NumPy is missing, the test
+//! says so and passes, unless `FLYSWARM_REQUIRE_NUMPY` is set.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(done.stdout).expect("text")
 }
 
-/// Returns the Python blocks in docs/python.md.
+/// Returns the blocks of Python code in docs/python.md.
 fn blocks() -> [String; 3] {
     let page = include_str!("../docs/python.md");
     let (_, text) = page.split_once("## A model without flyswarm\n").expect("the section");
@@ -45,7 +45,8 @@ fn model(train: &Dataset, scaling: Scaling, readout: Readout, densify: bool) -> 
     Model::new(sketch, readout, train.classes().to_vec(), scaler, counts).expect("it fits")
 }
 
-/// Returns labels and probabilities of the program and of the NumPy lines, for the rows in `rows.csv`.
+/// Returns the labels and probabilities that the program finds for the rows in `rows.csv`, and those that the
+/// NumPy lines find.
 fn predicted(folder: &Path, model: &Model) -> [(String, Vec<Vec<f64>>); 2] {
     let file = |name: &str| folder.join(name);
     model.save(&file("model")).expect("it can be written");
@@ -64,7 +65,7 @@ fn predicted(folder: &Path, model: &Model) -> [(String, Vec<Vec<f64>>); 2] {
         .arg(file("rows.csv")));
     let numbers =
         |line: &str, from| line.split(',').skip(from).map(|text| text.parse().expect("a number")).collect();
-    // Class, margin and probability come before ten novelties.
+    // The columns class, margin and probability come before the ten novelties.
     let ours: Vec<&str> = ours.lines().skip(1).collect();
     let labels = ours.iter().filter_map(|line| line.split(',').next()).collect::<Vec<_>>().join("\n");
     let (theirs, stated): (Vec<_>, Vec<_>) = theirs.lines().partition(|line| !line.contains(','));
@@ -85,8 +86,8 @@ fn twenty_lines_of_numpy_predict_the_same_labels() {
         return;
     }
     let data = digits();
-    // The classes are unequal, so that balanced scores differ from the others. The last 600 rows are
-    // predicted.
+    // The classes have unequal numbers of rows, so that balanced scores differ from the other scores. The
+    // last 600 rows are predicted.
     let train: Vec<usize> = (0..1197).filter(|&i| data.labels()[i] < 5 || i % 3 == 0).collect();
     let train = data.subset(&train);
     let folder = tempfile::tempdir().expect("a folder");

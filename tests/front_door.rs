@@ -1,4 +1,4 @@
-//! The library's main entry point, as a program uses it: nodes over libp2p in one process.
+//! Uses the main entry point of the library as a program does: nodes over libp2p in one process.
 
 use flyswarm::Identity;
 use flyswarm::Model;
@@ -16,24 +16,25 @@ use super::processes::swarm::{part, random, session};
 
 const PEERS: usize = 4;
 
-/// Makes a session, its identities, and a folder for each peer.
+/// Makes a session, the identities of its peers, and a folder for them.
 fn swarm() -> (Session, Vec<Identity>, TempDir) {
     let identities: Vec<_> = (0..PEERS).map(|_| Identity::from_seed(random())).collect();
     let mut session = session(&identities);
-    // On a busy machine, no peer may be given up: the tests require that all are counted.
+    // The tests require that all peers are counted, so a peer must not be excluded because the machine is
+    // busy.
     (session.timing.view_timeout_ms, session.timing.start_wait_ms) = (30_000, 60_000);
     let session = session.check().expect("a session");
     (session, identities, tempfile::tempdir().expect("a folder"))
 }
 
-/// Returns the rows of the digits that peer `i` holds.
+/// Returns those rows of the digits that peer `i` has.
 fn rows(i: usize) -> (Array2<f32>, Vec<Option<u16>>) {
     let (data, part) = (digits(), part(i, PEERS));
     let labels = part.iter().map(|&row| Some(data.labels()[row])).collect();
     (data.view().select(Axis(0), &part), labels)
 }
 
-/// Starts every peer on its arrays, and introduces all to each other.
+/// Starts every peer with its arrays, and gives each the addresses of the others.
 fn start(session: &Session, identities: Vec<Identity>, folder: &TempDir) -> Vec<Peer> {
     join(identities.into_iter().enumerate().map(|(i, identity)| {
         let (features, labels) = rows(i);
@@ -42,7 +43,7 @@ fn start(session: &Session, identities: Vec<Identity>, folder: &TempDir) -> Vec<
     }))
 }
 
-/// Joins with every peer on this machine, and introduces all to each other.
+/// Joins with every peer on this machine, and gives each the addresses of the others.
 pub(super) fn join(builders: impl Iterator<Item = Builder>) -> Vec<Peer> {
     let local = |builder: Builder| builder.listen("/ip4/127.0.0.1/tcp/0".parse().unwrap()).mdns(false);
     let peers: Vec<_> = builders.map(|builder| block_on(local(builder).join()).expect("it joins")).collect();

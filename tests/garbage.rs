@@ -1,5 +1,5 @@
-//! A false peer of the roster that speaks the transport correctly, but sends nonsense above it. Real
-//! nodes name it in a line, continue, and end with a result over the others.
+//! A dishonest peer of the roster. It speaks the transport correctly, but its messages are invalid. Honest
+//! nodes name it in a line, continue, and finish with a result of the other peers.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
@@ -28,19 +28,19 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, Swarm};
 
-/// Frames that the false peer sends together.
+/// Frames that the dishonest peer sends together.
 type Frames = Vec<(Channel, Frame)>;
-/// Returns the frames that the false peer sends in response to a frame.
+/// Returns the frames that the dishonest peer sends in reply to a frame.
 type Answer = dyn Fn(&Frame, Channel) -> Frames + Send;
 
-/// Behaviour of the false peer: its first frames to each peer that connects, then its answer to each
-/// frame.
+/// Behaviour of the dishonest peer: the first frames that it sends to each peer that connects, and its reply
+/// to each frame.
 struct Script {
     first: Box<dyn Fn(&Facts) -> Frames + Send>,
     answer: Box<Answer>,
 }
 
-/// Facts that the false peer may use.
+/// Values that the dishonest peer may use.
 struct Facts {
     session: [u8; 32],
     me: Peer,
@@ -56,7 +56,7 @@ fn raw(channel: Channel, header: &[u8], payload: &[u8]) -> (Channel, Frame) {
     (channel, Frame { header: Bytes::copy_from_slice(header), payload: Bytes::copy_from_slice(payload) })
 }
 
-/// Returns an item with a signature of zeros.
+/// Returns an item whose signature is all zeros.
 fn forged<T: Serialize + DeserializeOwned>(author: Peer, item: &T) -> Signed<T> {
     let bytes = wire::canonical(&(author, item, [[0u8; 32]; 2]));
     wire::decode_item(&bytes).unwrap()
@@ -66,7 +66,7 @@ fn hello(facts: &Facts) -> Message {
     Message::Hello { version: VERSION, session: facts.session, committed: 0, trace: None }
 }
 
-/// Sends these messages after a correct hello.
+/// Sends a correct hello, and then these messages.
 fn greeted(messages: impl Fn(&Facts) -> Vec<Message> + Send + 'static) -> Script {
     Script {
         first: Box::new(move |facts| [hello(facts)].iter().chain(&messages(facts)).map(framed).collect()),
@@ -129,15 +129,15 @@ impl False {
     }
 }
 
-/// Runs four real nodes and a false one. All four must end with a result without it. Returns the number
-/// of nodes that named it in a `blamed` line and in a `refused` line.
+/// Runs four honest nodes and a dishonest one. All four must finish with a result without the dishonest one.
+/// Returns how many nodes named it in a `blamed` line, and how many in a `refused` line.
 fn run(what: &str, script: Script) -> (usize, usize) {
     let mut swarm = Swarm::new(5, |session| {
         session.timing.start_wait_ms = 2_000;
         session.timing.linger_ms = 1_000;
         session.timing.no_quorum_timeout_ms = 30_000;
     });
-    // It is the last in the committee, so no node waits for it as the first proposer.
+    // The dishonest peer is the last of the committee, so no node waits for it as the first proposer.
     let me = swarm.session.committee()[4].index();
     let other = False::start(&swarm, me, script);
     let real: Vec<_> = (0..5).filter(|&i| i != me).collect();
@@ -146,7 +146,7 @@ fn run(what: &str, script: Script) -> (usize, usize) {
         let address = other.address.clone();
         swarm.introduce(i, me, &address);
     }
-    // The peer with the smaller PeerId dials first, so both must know the address of the other.
+    // The peer with the smaller PeerId dials, so both peers must know the address of the other.
     let mut left = real.clone();
     while !left.is_empty() {
         let (i, address) = swarm.wait("listening", |told| {
@@ -164,7 +164,7 @@ fn run(what: &str, script: Script) -> (usize, usize) {
     assert_eq!(counted.len(), 4, "{what}: {counted:?}");
     let mut named = [0, 0];
     for &i in &real {
-        // Once blamed, the false peer is ignored, even if frames of it are still on their way.
+        // A node that has blamed the dishonest peer ignores it, even if more of its frames arrive.
         for (count, (name, most)) in named.iter_mut().zip([("blamed", 1), ("refused", 3)]) {
             let told = swarm.told(i, name);
             assert!(told.iter().all(|event| event["peer"] == NAMES[me]), "{what}: {told:?}");
@@ -210,7 +210,7 @@ fn frames_that_are_no_messages_are_blamed_by_all() {
             }),
         ),
         ("a hello on the bulk channel", only(|facts| vec![(Channel::Bulk, framed(&hello(facts)).1)])),
-        // Variant 1, `Fields`, with a list that claims 2^60 entries.
+        // Variant 1, `Fields`: a list whose length says 2^60 entries.
         ("a list of 2^60", only(|_| vec![raw(Channel::Control, &[1, 253, 0, 0, 0, 0, 0, 0, 0, 16], b"")])),
         ("a frame of 3 MiB", only(|_| vec![raw(Channel::Control, &[1; 100], &vec![0; 3 << 20])])),
     ];
@@ -285,7 +285,7 @@ fn messages_out_of_order_or_replayed_are_blamed_by_all() {
 fn what_a_member_replays_or_makes_up_within_a_view_ends_the_view_and_not_the_session() {
     let echo = Script {
         first: Box::new(|facts| vec![framed(&hello(facts))]),
-        // Sends every frame back twice, except for greetings.
+        // Sends every frame back twice, except for hellos.
         answer: Box::new(|frame, channel| {
             let again = || raw(channel, &frame.header, &frame.payload);
             if frame.header.first() == Some(&0) { Vec::new() } else { vec![again(), again()] }
@@ -306,7 +306,7 @@ fn what_a_member_replays_or_makes_up_within_a_view_ends_the_view_and_not_the_ses
         }),
     };
     assert!(run("an order from below", order).0 >= 1);
-    // A member that sends nothing at all: the view stalls, and the next views continue without it.
+    // The member sends nothing at all. The view gets stuck, and the next views do not include it.
     assert_eq!(run("silence", greeted(|_| Vec::new())), (0, 0));
 }
 

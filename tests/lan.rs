@@ -1,6 +1,6 @@
-//! `flyswarm doctor`, and other output of a node on a LAN: real processes on this machine's loopback.
-//! Each fault that is possible there is made, and its line is checked. `scripts/lan-lab` does the same
-//! with separate hosts.
+//! `flyswarm doctor`, and other output of a node on a LAN. Real processes run on the loopback device of this
+//! machine. The tests make each fault that is possible there, and check the line that reports it.
+//! `scripts/lan-lab` does the same with separate hosts.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
@@ -23,7 +23,7 @@ use flyswarm::protocol::about::{About, Role};
 use flyswarm::session::Session;
 use raw::Odd;
 
-/// Returns ports that were free a moment ago.
+/// Returns ports that were free when this was called.
 fn ports(count: usize) -> Vec<u16> {
     let taken: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
     taken.iter().map(|listener| listener.local_addr().expect("bound").port()).collect()
@@ -86,7 +86,7 @@ impl Ward {
     }
 }
 
-/// Report of a doctor.
+/// The report of a doctor.
 #[derive(Debug)]
 struct Report {
     code: Option<i32>,
@@ -106,7 +106,7 @@ impl Report {
         Self::of(child.wait_with_output().expect("its end"))
     }
 
-    /// Returns the only line that begins with `begins` and has all these parts.
+    /// Returns the only line that begins with `begins` and contains all these parts.
     #[track_caller]
     fn line(&self, begins: &str, parts: &[&str]) -> &str {
         let fits = |line: &&String| line.starts_with(begins) && parts.iter().all(|part| line.contains(part));
@@ -154,7 +154,7 @@ fn a_doctor_tells_nodes_that_wait_and_does_not_get_in_their_way() {
     assert_eq!(report.code, Some(0), "{report:#?}");
     report.line("ok       bob: ready at ", &["runs join"]);
     report.line("ok       carol: ready at ", &["runs join"]);
-    // The doctor was not a member of the session. Now the real peer starts, and all peers finish.
+    // The doctor did not take part in the session. Now the peer itself starts, and all peers finish.
     let listen = ward.listen(0);
     ward.swarm.start(0, &["--listen", &listen]);
     for i in 0..3 {
@@ -237,8 +237,8 @@ fn an_identity_that_runs_already_is_not_shown_again() {
     let report = ward.run(0, "session.toml", &["--wait", "2"]);
     report.line("error    twice: `flyswarm join` runs on this machine", &["is locked", "stop it"]);
     assert_eq!(report.code, Some(3));
-    // The same key has a second state: another folder, as on another machine. Its address answers with
-    // this identity.
+    // The same key is used with a second state folder, as on another machine. A program with this identity
+    // answers at its address.
     ward.other("mine.toml", |session| session.roster[1].addresses = vec![listen.clone()]);
     let report = ward.run(
         0,
@@ -309,7 +309,7 @@ fn a_peer_with_another_network_key_or_none_is_told_so() {
     reports[1].line("error    alice: a program answers at ", &["it may use a network key"]);
 }
 
-/// Runs a doctor as peer 0 (or 1); a peer made of libp2p's own parts connects to it.
+/// Runs a doctor as peer 0 or 1. The other peer is made from the parts of libp2p, and connects to the doctor.
 fn with_odd(ward: &Ward, victim: usize, odd: Odd) -> Report {
     let other = 1 - victim;
     let doctor = ward.start(victim, "session.toml", &["--wait", "6"]);
@@ -337,7 +337,7 @@ fn another_version_is_told_by_the_greeting_and_by_what_it_does_not_speak() {
         &format!("error    bob: speaks protocol version {}, this machine ", about.version),
         &["install the same"],
     );
-    // The peer with the smaller name opens streams first, and so it is the one that is refused.
+    // The peer with the smaller name opens streams first, so that peer is refused.
     let names = [0, 1].map(|i| peer_id(&ward.swarm.keys[i].public()));
     let victim = usize::from(names[1] < names[0]);
     let report = with_odd(&ward, victim, Odd::Foreign);

@@ -1,5 +1,5 @@
-//! Real processes of `flyswarm join`. Each test checks how the other peers end. Tests whose nodes are
-//! held at a stage are in `crates/conform`.
+//! Real processes of `flyswarm join`. Each test checks how the other peers end. Tests that hold a node at a
+//! stage are in `crates/conform`.
 #![cfg(all(feature = "net", unix))]
 #![allow(clippy::disallowed_methods)] // the tests look at the clock to bound their waiting
 #![allow(missing_docs, unreachable_pub)]
@@ -77,7 +77,7 @@ fn the_receipt_has_the_digest_of_the_map_file_and_a_report_knows_own_rows_again(
     assert_eq!(rows, Some(swarm.parts[0].len() as u64));
     assert!(warned.contains("\nwarning: 170 of these 170 rows equal rows that this model has"), "{warned}");
     assert_eq!(learnt(1, 1, &[]).0, Some(swarm.parts[1].len() as u64));
-    // It is unknown which rows another peer contributed.
+    // A peer does not know which rows another peer has contributed.
     assert_eq!(learnt(1, 2, &[]).0, Some(0));
     let mode = std::fs::metadata(swarm.file(1, "model.learnt-rows")).expect("a file").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -107,7 +107,7 @@ fn a_session_of_the_task_tune_gives_every_process_the_same_settings_which_a_sess
         receipts.iter().all(|receipt| receipt["settings"]["digest"] == receipts[0]["settings"]["digest"])
     );
     assert_eq!(check::members(&receipts[0], "scores").len(), 3);
-    // The found values go into a session file unchanged.
+    // The values that were found can be pasted into a session file as they are.
     let (data, flynn) =
         texts[0].split_once("\n\n").and_then(|(_, lines)| lines.split_once("\n\n")).expect("two tables");
     let mut session = swarm.session.clone();

@@ -1,5 +1,5 @@
-//! The simulator: the shipped scenarios in their small form, equal runs from equal seeds, invalid files,
-//! random faults.
+//! Tests of the simulator: the shipped scenarios in their small form, equal runs from equal seeds, invalid
+//! files, random faults.
 
 use std::path::{Path, PathBuf};
 
@@ -20,12 +20,12 @@ fn only(text: &str, seed: u64) -> RunReport {
     run(name, scenario, &file.folder, &mut |_| {}).unwrap()
 }
 
-/// Returns the folders of scenarios in this repository.
+/// Returns the folders of this repository that contain scenarios.
 fn folders() -> [PathBuf; 2] {
     ["simulations", "lab/simulations"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
 }
 
-/// Runs the small form of a shipped scenario; it must not fail.
+/// Runs a shipped scenario in its small form. The scenario must not fail.
 fn shipped(name: &str) -> Vec<RunReport> {
     let paths = folders().map(|folder| folder.join(format!("{name}.toml")));
     let path = paths.iter().find(|path| path.exists()).unwrap();
@@ -119,7 +119,7 @@ fn the_scenario_for_processes_is_one_view_and_the_pooled_model() {
 fn the_model_does_not_depend_on_the_split() {
     let runs = shipped("non-iid");
     let digests: Vec<_> = runs.iter().map(|run| &run.accuracy.as_ref().unwrap().digest).collect();
-    // The seed of the lifting matrix comes from the same pads in all runs, so even the models are equal.
+    // The seed of the lifting matrix comes from the same pads in all runs, so the models are equal too.
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 
@@ -137,7 +137,7 @@ fn a_crash_at_every_stage_leaves_one_result() {
 
 #[test]
 fn a_fault_in_every_round_loses_no_round() {
-    // simulations/rounds.toml and rounds-cut.toml do this over 20 rounds.
+    // simulations/rounds.toml and rounds-cut.toml do the same over 20 rounds.
     let faults = [("crash", 3, "sum"), ("partition", 1, "accept"), ("crash", 4, "release")];
     let fault = |(round, (kind, peer, stage)): (u32, (&str, u16, &str))| {
         let at = format!("{{ slot = \"round-{round}\", stage = \"{stage}\" }}");
@@ -186,8 +186,8 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
     else {
         panic!("five variants")
     };
-    // Eight peers: 14 transfers on the tree, each of at most 8 releases of 6 bytes for each count, and
-    // the headers of 3 chunks.
+    // With eight peers, the tree makes 14 transfers. A transfer has at most 8 releases of 6 bytes for each
+    // count, and the headers of 3 chunks.
     assert!(
         hundred < 14 * (8 * 100 * 6 + 3 * 40) && sealed > 50 * hundred,
         "{hundred} bytes, sealed {sealed}"
@@ -197,7 +197,7 @@ fn releases_cost_bytes_by_their_counts_and_not_by_m() {
         "{four_hundred}, {hundred}"
     );
     assert!(more_peers < 30 * (16 * 100 * 6 + 3 * 40), "{more_peers}");
-    // Four times as large a count vector has more chunks, but most of them are empty.
+    // A count vector that is four times as large has more chunks, but most chunks are empty.
     assert!(more_bits < 2 * hundred, "{more_bits}, {hundred}");
 }
 
@@ -246,18 +246,18 @@ fn a_report_is_one_page_that_loads_nothing_and_a_comparison_names_what_changed()
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("keys") && page.contains("crash is over"), "runs and faults are named");
-    // The results come first. Every factor of bytes or time below 1 is explained.
+    // The page shows the results first. It explains every factor of bytes or time that is below 1.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
     let order = ["Results", "same as in one place", "Cost", "Comparison with one party", "Each run"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
-    // These runs have faults, and so no factor.
+    // These runs have faults, so they have no factor.
     assert!(page.contains("Runs with faults have no factor (-)") && !page.contains(" x slower"));
     assert!(!page.contains("is slower than one party"));
     assert_eq!(page.matches("<table").count(), page.matches("<caption>").count());
     let hidden = page.matches("aria-hidden=\"true\"").count();
     assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\"><title>").count() + hidden);
 
-    // Names are escaped, so they cannot become markup.
+    // Names are escaped, so that they cannot become markup.
     let evil = "<script>alert(1)</script>\"'&";
     let mut named = before.clone();
     (named.scenario, named.about, named.runs[0].name) = (evil.into(), evil.into(), evil.into());
@@ -287,7 +287,7 @@ fn rows_are_held_out_in_a_scenario_and_the_model_is_still_that_of_the_rows_in_on
         assert!((60..=120).contains(&rows), "{rows} of 300");
         assert_eq!(found["learn_all"], learn_all);
         let page = report::render(&results);
-        // A factor below 1 is given in words, with the main cost.
+        // A factor below 1 is written in words, with the main cost.
         assert!(results.runs[0].training.as_ref().unwrap().speed_up() < 1.0);
         assert!(
             page.contains(" x slower</td>") && page.contains("test is slower than one party with all rows")
@@ -335,8 +335,8 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     assert_ne!(first.trace_hash, other.trace_hash);
 }
 
-/// Computed once, on x86-64: another machine, compiler or profile must find the same. It changes with
-/// the protocol and the session's encoding.
+/// The value was computed once, on x86-64. Another machine, compiler or profile must find the same value. It
+/// changes when the protocol or the encoding of the session changes.
 #[test]
 fn the_trace_of_a_fixed_scenario_is_the_one_written_down() {
     let text = format!("peers = 5\nseed = 42\n{SUM}[random]\nfaults = 3\n");
@@ -395,11 +395,11 @@ fn every_field_and_kind_is_documented() {
     assert!(fields > 50, "only {fields} fields were found");
 }
 
-/// Number of schedules in each of the four parts: 500 for each task.
+/// Number of schedules in each part. Each task has two parts, so it has 500 schedules.
 const SCHEDULES: u64 = 250;
 
-/// Runs four random faults from each seed, and then heals everything: all peers must finish, and every
-/// check must pass.
+/// For each seed, makes four random faults, and then ends all faults. All peers must finish, and every check
+/// must pass.
 fn schedules(task: &str, part: u64) {
     let env = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let all = env("FLYSWARM_SCHEDULES").unwrap_or(SCHEDULES);
@@ -437,16 +437,17 @@ fn random_faults_leave_models_exact_and_everybody_with_the_result_2() {
 
 const COLUMNS: [&str; 16] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
 
-/// Returns these columns of numbers for a session file.
+/// Returns text for a session file that describes these columns as numbers.
 fn described() -> String {
     COLUMNS.map(|name| format!("[[table.column]]\nname = \"{name}\"\nkind = \"number\"\n")).concat()
 }
 
-/// Returns four visits of each patient, which look alike. The outcome of a patient is random.
+/// Returns four visits of each patient. The visits of one patient look alike. The outcome of a patient is
+/// random.
 fn visits(patients: u32) -> String {
     let mut state = 7u32;
     let mut draw = || {
-        // Numerical Recipes, "quick and dirty" generator.
+        // The "quick and dirty" random numbers of Numerical Recipes.
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(state >> 8) / f64::from(1u32 << 24)
     };

@@ -1,6 +1,6 @@
-//! A task outside this crate, through the public API alone: in the simulator, where a peer crashes, and
-//! over libp2p. Its sum must equal the plain one exactly. With more rounds, the test measures the time
-//! of a round.
+//! A task outside this crate that uses only the public API. It runs in the simulator, where a peer crashes,
+//! and over libp2p. Its sum must be exactly the sum of the plain vectors. With more rounds, the test measures
+//! the time of a round.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use super::front_door::{finish, join};
 const PEERS: u16 = 5;
 const BINS: usize = 4;
 
-/// Task that counts the readings of all peers in each of four ranges, once or more often. Every peer has
-/// its own readings.
+/// A task that counts the readings of all peers in each of four ranges, in one round or several. Every peer
+/// has its own readings.
 #[derive(Debug)]
 struct Histogram {
     readings: Vec<u32>,
@@ -48,7 +48,7 @@ impl Task for Histogram {
     }
 }
 
-/// Returns a peer's readings, from 0 to 99: some peers have more than others.
+/// Returns the readings of a peer, from 0 to 99. Some peers have more readings than others.
 fn readings(peer: Peer) -> Vec<u32> {
     (0..50 + 10 * u32::from(peer.0)).map(|i| (37 * i + 11 * u32::from(peer.0)) % 100).collect()
 }
@@ -57,7 +57,7 @@ fn task(peer: Peer, rounds: u32) -> Arc<dyn Task> {
     Arc::new(Histogram { readings: readings(peer), rounds })
 }
 
-/// Returns the bins of these peers' readings, counted in one place.
+/// Counts the readings of these peers in one place, and returns the bins.
 fn plain(members: &[Peer]) -> Vec<u8> {
     let mut bins = [0u32; BINS];
     members.iter().flat_map(|&peer| readings(peer)).for_each(|reading| bins[reading as usize / 25] += 1);
@@ -101,8 +101,8 @@ fn a_task_from_outside_gives_the_plain_sum_in_the_simulator_where_a_peer_crashes
     }
 }
 
-/// Returns the number of links that messages pass, one after another, in each round of the simulator.
-/// The peers compute in zero time, and each link takes 50 ms.
+/// Returns how many links the messages of a round pass one after another, measured in the simulator. The
+/// peers compute in zero time, and each link takes 50 ms.
 fn links_a_round(peers: u16) -> f64 {
     const ROUNDS: u32 = 6;
     const LINK_MS: u32 = 50;

@@ -1,4 +1,4 @@
-//! Moves the same bytes over the same edges, without any other work.
+//! Sends the same bytes over the same edges, and does nothing else.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ struct Swarm {
     dial: mpsc::UnboundedSender<Multiaddr>,
 }
 
-/// Starts a swarm in its own runtime, with the same number of threads as a node.
+/// Starts a swarm in its own runtime, with as many threads as a node has.
 fn start() -> Swarm {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let runtime =
@@ -73,8 +73,8 @@ fn open(swarms: &mut [Swarm], a: usize, b: usize) -> (Stream, Stream) {
     loop {
         let mut control = swarms[a].control.clone();
         let other = &mut swarms[b];
-        // `libp2p-stream` drops an incoming substream without a waiting receiver. It may also never answer
-        // an `open_stream` that is called while the connection is made.
+        // `libp2p-stream` drops an incoming substream if no receiver waits for it. It may also never answer
+        // an `open_stream` that is called while the connection is being made.
         let opened = async {
             let mut one = control.open_stream(to, PROTOCOL).await.ok()?;
             one.write_all(&[0]).await.ok()?;
@@ -83,7 +83,7 @@ fn open(swarms: &mut [Swarm], a: usize, b: usize) -> (Stream, Stream) {
             two.read_exact(&mut [0]).await.ok()?;
             Some((one, two))
         };
-        // A timer needs the runtime in which it is created.
+        // A timer must be created inside the runtime that runs it.
         match other.runtime.block_on(async { timeout(Duration::from_secs(1), opened).await }) {
             Ok(Some(ends)) => return ends,
             // The connection may not be open yet.

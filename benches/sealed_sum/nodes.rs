@@ -1,4 +1,4 @@
-//! Eight nodes: as threads of this process to measure times, as separate processes to measure memory.
+//! Eight nodes: threads of this process to measure times, separate processes to measure memory.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use flyswarm::tasks::{History, Outcome, Task, Work};
 
 use crate::{Cost, NODES, cpu};
 
-/// A plan of the coin and one vector of 32-bit words.
+/// A plan: the coin and one vector of 32-bit words.
 #[derive(Debug)]
 struct Sum {
     vector: Bytes,
@@ -50,7 +50,7 @@ impl Task for Sum {
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         let expected: u32 = (0..NODES as u32).map(own).sum();
-        // Checks a sample, because a check of every word would be measured too.
+        // Checks only a sample, because the time to check every word would be measured too.
         let right = slot == 0
             || history.vectors()[1].chunks_exact(4).step_by(1009).all(|word| word == expected.to_le_bytes());
         if right { Ok(()) } else { Err("the sum is wrong".into()) }
@@ -80,7 +80,7 @@ fn session() -> Session {
         .expect("a sound session")
 }
 
-/// Messages of a node to its starter.
+/// Messages from a node to the thread that started it.
 #[derive(Debug)]
 enum News {
     Listening(PeerId, Multiaddr, Handle),
@@ -134,7 +134,7 @@ fn node(index: usize, bytes: usize, state: PathBuf, tell: &mut dyn FnMut(News)) 
 pub(crate) struct Run {
     pub(crate) summed: Cost,
     pub(crate) opened: Cost,
-    /// Seconds from `summed` to the first `Release`, and from there to the first `Open`.
+    /// Seconds from the end of `summed` to the first `Release`, and from there to the first `Open`.
     pub(crate) accepted: f64,
     pub(crate) released: f64,
 }
@@ -154,7 +154,7 @@ pub(crate) fn run(bytes: usize) -> Run {
         .collect();
     drop(sender);
     let mut known = Vec::new();
-    // First and last start of each stage over all nodes. `None` is the opening.
+    // When each stage first and last started at any node. `None` is the opening.
     let mut times: std::collections::BTreeMap<Option<Stage>, [(Instant, f64); 2]> = Default::default();
     for (at, cpu, news) in news {
         let stage = match news {
@@ -221,8 +221,8 @@ pub(crate) fn memory(bytes: usize) -> Vec<usize> {
     peaks
 }
 
-/// Runs one of these processes. It prints its address, reads the addresses of all nodes, and prints its
-/// peak memory at the end.
+/// Runs one of these processes. The process prints its address, reads the addresses of all nodes, and prints
+/// its peak memory at the end.
 pub(crate) fn child(index: usize, bytes: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     node(index, bytes, folder.path().join("state"), &mut |news| {

@@ -158,7 +158,7 @@ class Bad(Descent):
         (lambda w: {"dense1.weight": w["dense1.weight"]}, "in round 1 has no tensor dense1.bias"),
         (
             lambda w: w | {"dense9.bias": np.zeros(1)},
-            'in round 1 has a tensor "dense9.bias", which the model has not',
+            'in round 1 has a tensor "dense9.bias" that the model does not have',
         ),
         (lambda w: w | {"dense1.bias": ["one"]}, "the trainer's dense1.bias is not an array of numbers"),
     ],

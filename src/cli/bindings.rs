@@ -26,9 +26,9 @@ use crate::tasks::{self, OwnWishes, Rows};
 use crate::{Identity, cli};
 use flyswarm_learn::learner::Classifier;
 
-/// Runs a command in this process. `given` is a JSON object with one field, the name of the command, which
-/// has the command's values in their own types; `contents` is a file that is only in memory. `out` receives
-/// the result as JSON, `said` the lines for the user.
+/// Runs a command in this process. `given` is a JSON object with one field. The field has the name of the
+/// command, and an object with the command's values in their own types. `contents` is a file that is only in
+/// memory. `out` receives the result as JSON, and `said` the lines for the user.
 ///
 /// # Errors
 /// The [`Failure`] of the command.
@@ -43,7 +43,7 @@ pub fn call(
     listened(said, || given.run(contents, out))
 }
 
-/// Runs `run`, and adds the lines for the user to `said`.
+/// Calls `run`, and adds the lines for the user to `said`.
 fn listened<T>(said: &mut Vec<String>, run: impl FnOnce() -> T) -> T {
     SAID.set(Some(Vec::new()));
     let result = run();
@@ -73,20 +73,20 @@ pub fn settings(text: &str) -> Result<String, Failure> {
     as_json(&Session::parse(text)?)
 }
 
-/// Runs the command with these words, the program's name first, as the program does: it prints to standard
-/// output and error, and wrong arguments end the process. Returns the exit code.
+/// Runs the command with these words in the same way as the program; the first word is the program's name. It
+/// prints to standard output and error, and wrong arguments end the process. Returns the exit code.
 #[must_use]
 pub fn program(words: &[OsString]) -> u8 {
     let code = code_of(Arguments::parse_from(words));
-    // A library's buffer is not written when the process ends.
+    // If this code runs as a library, standard output is not flushed when the process ends.
     let _ = std::io::stdout().flush();
     code
 }
 
-/// Reads the rows from a file for the session's task, as `join` does; the label is the last column if
-/// the task uses labels. Also returns a note on how the columns were matched. `contents` are those of a
-/// file that is only in memory: NPZ, or text with commas between columns and points in numbers, regardless
-/// of the session. `map` is the map file of `join --map`, and `drop` names further columns to leave out.
+/// Reads the rows from a file for the session's task, as `join` does; the label is the last column if the
+/// task uses labels. Also returns a note on how the columns were matched. `contents` is the content of a file
+/// that is only in memory: NPZ, or text with commas between columns and decimal points, even if the session
+/// has other settings. `map` is the map file of `join --map`, and `drop` names further columns to leave out.
 ///
 /// # Errors
 /// [`Failure::Input`] if the file does not fit the session, [`Failure::Environment`] if it cannot be
@@ -103,8 +103,8 @@ pub fn rows(
     join::load(session, &kind, &data_of(file, contents, map, drop)?, label)
 }
 
-/// Reads labelled rows from a file for a network of the task fedavg, as `personalise` does; the other
-/// arguments are those of [`rows`].
+/// Reads labelled rows from a file for a network of the task fedavg, as `personalise` does. The other
+/// arguments are the same as in [`rows`].
 ///
 /// # Errors
 /// As [`rows`].
@@ -140,15 +140,15 @@ fn data_of(
     Ok(DataArguments::new(file.to_owned(), map.into()))
 }
 
-/// Returns the file, next to the key, in which a peer of the task fedavg keeps the common weights of the last
-/// round until the session has a result.
+/// Returns the file in which a peer of the task fedavg keeps the common weights of the last round, until the
+/// session has a result. It is next to the key.
 #[must_use]
 pub fn round_file(session: &Session, key: &Path) -> Arc<RoundFile> {
     let id = session.id().to_string();
     Arc::new(RoundFile::beside(&key.with_file_name(format!("{}-{}.out", session.name, &id[..16]))))
 }
 
-/// Returns the result of a session. If it is an error, its text names the weights that `rounds` keeps.
+/// Returns the result of a session. If it is an error, adds to the text where `rounds` keeps the weights.
 ///
 /// # Errors
 /// The error of `result`.
@@ -156,12 +156,12 @@ pub fn with_rounds<T>(result: Result<T, Failure>, rounds: &RoundFile) -> Result<
     join::with_rounds(result, rounds)
 }
 
-/// Returns the same peer with its own part of the session: `hold_out` percent of the labels of `rows` are
-/// hidden from a session of the task xclp, `initial` is the network file that a session of the task fedavg
-/// starts from, and `rounds` keeps its weights.
+/// Returns the same peer with its own settings. In a session of the task xclp, `hold_out` percent of the
+/// labels of `rows` are hidden from the session. In a session of the task fedavg, `initial` is the network
+/// file that the session starts from, and `rounds` keeps the weights.
 ///
 /// # Errors
-/// [`Failure::Input`] if the session does not support it, or the network is another.
+/// [`Failure::Input`] if the session does not support a setting, or the network file is another.
 pub fn own_part(
     builder: Builder,
     session: &Session,
@@ -189,7 +189,8 @@ pub fn own_part(
     })
 }
 
-/// Returns the settings of a session of the task `fedavg`; `what` needs this task.
+/// Returns the settings of a session of the task `fedavg`. For other tasks, the error text names `what` as
+/// needing this task.
 fn fedavg<'a>(session: &'a Session, what: &str) -> Result<&'a tasks::FedavgSpec, Failure> {
     session.task.get::<tasks::FedavgSpec>().ok_or_else(|| {
         Failure::Input(format!("{what} works only with the task fedavg, not with {}", session.task))
@@ -203,8 +204,9 @@ fn first_weights(session: &Session, spec: &tasks::FedavgSpec, path: &Path) -> Re
     tasks::fedavg::initial::read_file(session, spec, &file).map_err(failed)
 }
 
-/// Builds a peer of a session with the key of a file, with the same checks as `join`. A private session
-/// of `rows` rows with a poor forecast ends before it is entered in the ledger, unless `yes`.
+/// Builds a peer of a session with the key of a file, with the same checks as `join`. If a private session
+/// has a poor forecast for `rows` rows, this fails before the session is entered in the ledger, unless `yes`
+/// is true.
 ///
 /// # Errors
 /// The [`Failure`] of `join`.
@@ -215,8 +217,8 @@ pub fn builder(session: Session, key: PathBuf, rows: usize, yes: bool) -> Result
     Ok(Peer::builder(session, identity).key_file(key).before_charge(ask))
 }
 
-/// Returns the page about a session for the browser, as `join` writes it next to the `receipt`. `own` has
-/// this peer's own figures, and `warnings` its warnings, a sentence each.
+/// Returns the page about a session, as `join` writes it next to the `receipt`. `own` has this peer's own
+/// figures. Each of the `warnings` is a sentence.
 #[must_use]
 pub fn page(receipt: &Value, own: Option<&Value>, warnings: Vec<String>) -> String {
     let title = receipt["name"].as_str().unwrap_or_default();
@@ -224,7 +226,7 @@ pub fn page(receipt: &Value, own: Option<&Value>, warnings: Vec<String>) -> Stri
 }
 
 /// Lists the tensors of a safetensors file as a session file does: an array of tables in JSON, with the
-/// rules that are usual for their types. Also returns the digest for `fedavg.initial`.
+/// default rules of their types. Also returns the digest for `fedavg.initial`.
 ///
 /// # Errors
 /// [`Failure::Input`] if the file has another format or a tensor of another type.
@@ -234,16 +236,16 @@ pub fn declare(file: &[u8]) -> Result<(String, String), Failure> {
     Ok((Value::Array(tables).to_string(), hex::encode(own::digest(file))))
 }
 
-/// New weights as a file, and mean loss and accuracy of the rows if the trainer reports them.
+/// New weights as a file, and the mean loss and the accuracy on the rows if the trainer reports them.
 type Answer = (Vec<u8>, Option<(f64, f64)>);
 
-/// Returns the same peer of a session of the task `fedavg`, for which `train` replaces the built-in
-/// learner; `weights` is the present file of weights. `initial` and `rounds` are as in [`own_part`].
+/// Returns the same peer of a session of the task `fedavg`, with `train` instead of the built-in learner.
+/// `weights` is the trainer's present file of weights. `initial` and `rounds` are as in [`own_part`].
 ///
 /// `train` is called in each round on a thread of the node. It receives the fields of a round from
-/// `docs/networks.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from.
-/// It returns the new weights, and the mean loss (nats) and the accuracy of the rows; if it returns no
-/// figures, those of the new weights are computed. Weights are files in the format safetensors.
+/// `docs/networks.md` as JSON (without `folder`), this peer's scaled rows and the weights to start from. It
+/// returns the new weights, and the mean loss (nats) and the accuracy on the rows. If it returns no figures,
+/// they are computed with the new weights. Weights are files in the format safetensors.
 ///
 /// # Errors
 /// [`Failure::Input`] if the session has another task, or the tensors are not those of its network.
@@ -261,7 +263,7 @@ pub fn trained_by(
     own.map_err(|problem| Failure::Input(format!("the trainer {problem}")))?;
     let initial = match initial {
         Some(path) => Some(first_weights(session, spec, path)?),
-        // The trainer has the first weights, so that no file is needed.
+        // The trainer's own weights are the first weights, so no file is needed.
         None if spec.initial == Some(own::digest(weights)) => {
             let read = tasks::fedavg::initial::read_file(session, spec, weights);
             Some(read.map_err(|problem| Failure::Input(format!("the trainer's weights: {problem}")))?)
@@ -273,7 +275,7 @@ pub fn trained_by(
     Ok(builder.built_by(tasks::fedavg::build(spec.clone(), own)))
 }
 
-/// Trainer that calls a function.
+/// A trainer that calls a function.
 struct Called<F>(F);
 
 impl<F> std::fmt::Debug for Called<F> {

@@ -1,4 +1,5 @@
-//! Commands for programs of other languages. Their values have their own types: nothing is read as an option.
+//! Commands for programs of other languages. The values have types of their own, so that no text is taken for
+//! an option.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ pub(super) enum Call {
     Doctor(Box<Examined>),
     /// Runs a scenario in virtual time.
     Simulate(Box<Simulated>),
-    /// Writes the network in the contents as a graph of ONNX.
+    /// Writes the network in `contents` as an ONNX graph.
     Onnx { out: PathBuf },
 }
 
@@ -76,8 +77,8 @@ enum Scenario {
 }
 
 impl Call {
-    /// Runs the command, which prints its result as JSON. `contents` is a file that is only in memory: the
-    /// rows of a scenario with fields, or a network.
+    /// Runs the command and prints its result as JSON. `contents` is a file that is only in memory: the rows
+    /// of a scenario with fields, or a network.
     pub(super) fn run(self, contents: Option<Vec<u8>>, out: &mut dyn Write) -> Result<(), Failure> {
         match self {
             Self::Id { key } => IdArguments::new_key(key).run(out),

@@ -1,7 +1,8 @@
-//! Standard error, which may fail: a full disk, a pipe without a reader, a closed terminal. In that case
-//! the messages of a command are lost, but its work, its files and its exit code are not.
+//! Standard error, which may fail: a full disk, a pipe without a reader, a closed terminal. In that case the
+//! messages of a command are lost, but its work, its files and its exit code are not affected.
 //!
-//! No other part of this program writes to it: clippy refuses `eprintln!` and `println!`, which panic.
+//! No other part of this program writes to standard error: clippy refuses `eprintln!` and `println!`, because
+//! they may panic.
 
 use std::io::{self, Write};
 

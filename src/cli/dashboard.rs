@@ -1,10 +1,10 @@
-//! A page that shows running nodes: one file, served on this machine.
+//! A page that shows running nodes. It is one file, which is served on this machine.
 //!
 //! Anyone with the printed address can open the page, because the address contains a token of 128 bits.
-//! The server accepts requests whose `Host` is an IP address or `localhost`, with its own port. So
-//! another site's page, whose domain name resolves to this machine, cannot read anything. The page loads
-//! nothing from elsewhere, and a policy forbids it in the browser. Its only command makes the node
-//! leave.
+//! The server accepts requests whose `Host` is an IP address or `localhost`, with its own port. So a page of
+//! another site cannot read anything, even if its domain name resolves to this machine. The page loads
+//! nothing from elsewhere, and a policy makes the browser enforce this. The only command on the page makes
+//! the node leave.
 
 mod feed;
 
@@ -27,8 +27,8 @@ use feed::Feed;
 
 const HTML: &str = include_str!("dashboard/dashboard.html");
 const SCRIPT: &str = include_str!("dashboard/dashboard.js");
-/// Time for which the program waits at the end until pages have read it and closed their streams (guess:
-/// browsers on this machine need a tenth of a second, and more under load).
+/// Time for which the program waits at the end until open pages have read everything and closed their streams
+/// (guess: browsers on this machine need a tenth of a second, and more under load).
 const END: Duration = Duration::from_secs(5);
 /// Maximum number of open pages at a time.
 const PAGES: usize = 16;
@@ -41,13 +41,13 @@ struct Shared {
     token: String,
     /// Port of the server.
     port: OnceLock<u16>,
-    /// Makes the node leave. Not set before the node starts, or if the page shows many nodes.
+    /// Makes the node leave. It is not set before the node starts, and never if the page shows many nodes.
     leave: OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Report, once it exists.
+    /// The report, when it has been made.
     report: Mutex<Option<Bytes>>,
 }
 
-/// A page that is served. Cheap to clone.
+/// A page that is served. It is cheap to clone.
 #[derive(Clone)]
 pub(super) struct Live {
     shared: Arc<Shared>,
@@ -74,7 +74,7 @@ impl Live {
     pub(super) fn url(&self) -> String {
         let address = self.server.address();
         let at = match address.ip() {
-            // On any interface: this machine's own interface works.
+            // If the server listens on all interfaces, the loopback address works.
             ip if ip.is_unspecified() => SocketAddr::new(
                 if ip.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() },
                 address.port(),
@@ -99,7 +99,7 @@ impl Live {
         *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(html.into());
     }
 
-    /// Returns the page with all its events, to be read after the program has ended.
+    /// Returns the page with all its events, so that it can be read after the program has ended.
     pub(super) fn kept(&self) -> Option<String> {
         let report = self.shared.report.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let report = report.map(|html| String::from_utf8_lossy(&html).into_owned());
@@ -175,7 +175,7 @@ impl Shared {
                 }
             }
             (&Method::POST, "leave") => {
-                // A page of another site may send requests, but not with this origin.
+                // A page of another site can send such a request, but not with this Origin header.
                 if header(ORIGIN) != Some(&format!("http://{host}")) {
                     return said(StatusCode::FORBIDDEN, "the Origin header is not this page's\n");
                 }
@@ -195,23 +195,23 @@ impl Shared {
     }
 }
 
-/// Returns whether two tokens are equal, in a time that does not depend on where they differ.
+/// Returns whether two tokens are equal, in a time that does not depend on the place of the first difference.
 fn same(one: &str, other: &str) -> bool {
     blake3::hash(one.as_bytes()) == blake3::hash(other.as_bytes())
 }
 
-/// Beginning of every stored page; no other file begins with it.
+/// Beginning of every stored page. It identifies such pages, because no other file begins in this way.
 pub(super) const BEGINNING: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                                     <meta name=\"generator\" content=\"flyswarm page\">\n";
 
-/// Returns the page, with a nonce for its one script, and its policy. `kept` is all its data as JSON;
-/// `null` if the page receives events live.
+/// Returns the page and its policy. The only script of the page has a nonce. `kept` is all data of the page
+/// as JSON, or `null` if the page receives events live.
 fn html(kept: &str) -> Option<(String, String)> {
     let mut nonce = [0; 16];
     SysRng.try_fill_bytes(&mut nonce).ok()?;
     let nonce = hex::encode(nonce);
     let html = HTML.replace("{nonce}", &nonce).replace("{style}", STYLE).replace("{script}", SCRIPT);
-    // A `<` in the data must not end the enclosing element.
+    // Otherwise `</script>` in the data would end the enclosing element.
     let html = html.replace("{kept}", &kept.replace('<', "\\u003c"));
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
@@ -231,7 +231,7 @@ fn page() -> Response<Body> {
     response
 }
 
-/// Streams server-sent events: all kept events after number `after`, and new ones.
+/// Streams server-sent events: first all kept events with numbers above `after`, then new events.
 fn events(feed: &Feed, after: Option<u64>) -> Response<Body> {
     let lines = futures::StreamExt::map(feed.read(after), |text| Ok(Frame::data(Bytes::from(text))));
     let mut response = Response::new(StreamBody::new(lines).boxed_unsync());
@@ -240,7 +240,7 @@ fn events(feed: &Feed, after: Option<u64>) -> Response<Body> {
     response
 }
 
-/// Parses an address for a page: ADDRESS:PORT, or only a port, which is then one of 127.0.0.1.
+/// Parses an address for a page: ADDRESS:PORT, or only a port. In that case the address is 127.0.0.1.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse())

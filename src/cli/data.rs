@@ -1,4 +1,4 @@
-//! Arguments of commands that name rows, and reading these rows.
+//! Arguments of commands that name a file of rows, and functions that read such files.
 
 use std::path::{Path, PathBuf};
 #[cfg(feature = "net")]
@@ -39,8 +39,7 @@ impl From<Map> for Reading {
 }
 
 impl Reading {
-    /// Returns the expectations of a file of rows for a session with these `limits`, without its
-    /// classes.
+    /// Returns what a session with these `limits` expects of a file of rows, except the classes.
     #[cfg(feature = "net")]
     pub(super) fn of_session<'a>(
         &'a self,
@@ -86,8 +85,8 @@ pub(super) fn load_drafted(
     Ok((loaded, draft))
 }
 
-/// Reads the rows of one file: as the session file `columns` describes them, otherwise like
-/// [`load_drafted`].
+/// Reads the rows of one file. If the session file `columns` is given, it describes them; otherwise reads
+/// them like [`load_drafted`].
 pub(super) fn load_whole(
     path: &Path,
     columns: Option<&Path>,
@@ -100,7 +99,7 @@ pub(super) fn load_whole(
     Ok(whole::load_whole(path, &expected)?.data)
 }
 
-/// Source of rows.
+/// Arguments that name a file of rows.
 #[derive(Debug, Args)]
 pub(super) struct DataArguments {
     /// Rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
@@ -122,7 +121,8 @@ impl DataArguments {
         Self { data, reading }
     }
 
-    /// Makes the arguments for another file with the same reading; its labels may be in another file.
+    /// Makes the arguments for another file that is read in the same way. Its labels may be in a separate
+    /// file.
     pub(super) fn beside(&self, data: PathBuf, labels: Option<PathBuf>) -> Self {
         let map = Map { labels, ..(*self.reading).clone() };
         Self { data, reading: map.into() }
@@ -144,13 +144,13 @@ impl DataArguments {
         Ok(data::column_texts(&self.data, column, rows, &expected)?)
     }
 
-    /// Returns the name of the rows.
+    /// Returns the name of the file.
     pub(super) fn name(&self) -> String {
         self.data.display().to_string()
     }
 
-    /// Reads rows for a session whose task has such labels, and returns a note on how the columns were
-    /// matched. Without labels the label column is left out.
+    /// Reads rows for a session whose task needs labels as `labels` says. Also returns a note on how the
+    /// columns were matched. If the task needs no labels, the label column is left out.
     #[cfg(feature = "net")]
     pub(super) fn load_rows(
         &self,
@@ -192,8 +192,8 @@ impl DataArguments {
         Ok((loaded, said.map(|said| self.line(said))))
     }
 
-    /// Reads the rows for `model`, with the columns in the model's order by their names; if `matched`,
-    /// the classes must be those of the model. Returns the rows, and lines about them for the user.
+    /// Reads the rows for `model`. Columns are matched by name and put in the model's order. If `matched` is
+    /// true, the classes must be those of the model. Returns the rows, and lines about them for the user.
     pub(super) fn load_for(
         &self,
         model: &Model,
@@ -240,8 +240,8 @@ impl DataArguments {
         Ok((loaded.data, lines))
     }
 
-    /// Reads the rows for a network, with these classes or any, and returns lines about them for the
-    /// user.
+    /// Reads the rows for a network. If `classes` is given, the labels must be of these classes. Also returns
+    /// lines about the rows for the user.
     pub(super) fn load_network(
         &self,
         network: &Classifier,
@@ -271,12 +271,13 @@ impl DataArguments {
         format!("{}: {note}", self.data.display())
     }
 
-    /// Makes the error for a file; if it is another file of this program, the error names its kind.
+    /// Makes the error for a file. If the file is of another kind that this program writes, the error names
+    /// the kind.
     fn refused(&self, error: &DataError, text: String) -> Failure {
         let file = self.reading.contents.is_none();
         match (file.then(|| kind::advice(&self.data, "rows are expected")).flatten(), error) {
             (_, DataError::Read { source, .. }) => output::for_io(source, text),
-            // Archives of arrays usually hold rows.
+            // An NPZ archive usually has rows, so its kind is not named.
             (Some(advice), _) if !advice.contains("NPZ") => Failure::Input(advice),
             _ => Failure::Input(text),
         }

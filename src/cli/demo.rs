@@ -29,7 +29,7 @@ use crate::sim::scenario::{File, Scenario};
 use crate::tasks::compare::{self, Accuracy, DealtRows, Worth};
 use crate::tasks::{Hamming, Select, Task, built_in, kinds};
 
-/// Default number of counts of a noisy model.
+/// Default number of counts that a model with noise keeps.
 const TOP: u32 = 100;
 /// Names of the peers.
 const NAMES: [&str; 16] = [
@@ -142,7 +142,7 @@ impl Demo {
         Ok(scenario)
     }
 
-    /// Returns the scenario's session for these peers.
+    /// Returns the session of the scenario for these peers.
     fn session(&self, dealt: Session, identities: &[Identity]) -> Result<Session, Failure> {
         let entry = |(identity, name): (&Identity, &&str)| Entry {
             key: identity.public(),
@@ -189,13 +189,14 @@ fn write_file(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     fs::write(&path, text).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
 }
 
-/// Returns the peers in the last sum.
+/// Returns the members of the last sum.
 fn members(ended: &[Ended]) -> Value {
     let aggregates = ended.first().and_then(|ended| ended.receipt["aggregates"].as_array());
     aggregates.and_then(|all| all.last()).map_or(json!([]), |last| last["members"].clone())
 }
 
-/// Returns stages in the order of the first peer: the longest time at any peer, bytes of all peers.
+/// Returns the stages in the order of the first peer, each with the longest time at any peer and the bytes of
+/// all peers.
 fn stages(ended: &[Ended]) -> Vec<(String, f64, u64)> {
     let of = |ended: &Ended| ended.receipt["stages"].as_array().cloned().unwrap_or_default();
     let first = ended.first().map(of).unwrap_or_default();
@@ -213,9 +214,9 @@ struct Verdict {
     worth: Worth,
     /// True if all peers have the expected result.
     equal: bool,
-    /// The same as a sentence.
+    /// Says in a sentence whether they have it.
     says: String,
-    /// Accuracy of the nearest neighbours among all rows and their number, if there are test rows.
+    /// Accuracy of nearest neighbours among all rows, and the number of neighbours, if there are test rows.
     nearest: Option<(f64, usize)>,
 }
 
@@ -242,7 +243,7 @@ impl Verdict {
         let (accuracy, ranking) = (worth.accuracy.as_ref(), worth.ranking.as_ref());
         let opened: Vec<_> = run.finished.values().map(|history| history.vectors()).collect();
         let same = opened.len() == ended.len() && opened.windows(2).all(|pair| pair[0] == pair[1]);
-        // A noisy model differs from the model of the rows in one place.
+        // A model with noise is never equal to the model of all rows in one place.
         let exact = session.privacy.noise.is_none();
         let right = accuracy.map_or(ranking.is_some(), |accuracy| accuracy.equal || !exact)
             && ranking.is_none_or(|ranking| ranking.equal);
@@ -252,7 +253,7 @@ impl Verdict {
                 "All peers have the same result, and it equals the result from all rows in one place.".into()
             }
             (true, false) => {
-                "All peers have the same result, which has noise; the comparison in one place has none."
+                "All peers have the same result. It has noise; the result from all rows in one place has none."
                     .into()
             }
             (false, _) if failures.is_empty() => {
@@ -267,7 +268,7 @@ impl Verdict {
         Ok(Self { worth, equal, says, nearest })
     }
 
-    /// Returns the peers whose rows were drawn, in the order of the draw.
+    /// Returns the drawn peers, in the order of the draw.
     fn drawn(&self) -> Vec<&'static str> {
         let chosen = self.worth.ranking.iter().flat_map(|ranking| &ranking.chosen);
         chosen.map(|&peer| NAMES[usize::from(peer)]).collect()

@@ -19,7 +19,7 @@ use crate::net::driver::{self, peer_id};
 use crate::peer;
 use crate::session::Session;
 
-/// Seconds in which it looks for the other peers, unless the user says otherwise.
+/// Default number of seconds for which it looks for the other peers.
 pub(super) const WAIT: u64 = 15;
 
 /// Find problems before a session starts. Run this command on every machine at about the same time
@@ -59,7 +59,7 @@ impl Doctor {
         self.examine(&super::session::load(&self.session)?, out)
     }
 
-    /// Examines the session; the name of its file is only for messages.
+    /// Examines the session. The name of its file is used only in messages.
     pub(super) fn examine(&self, session: &Session, out: &mut dyn Write) -> Result<(), Failure> {
         let key = key_path(self.key.clone())?;
         let identity = Identity::load(&key)?;
@@ -117,7 +117,7 @@ fn rows(
     Ok(findings)
 }
 
-/// Prints findings as they come, and records whether one of them prevents a session.
+/// Prints findings when they come, and records whether one of them prevents a session.
 struct Printer<'a> {
     out: &'a mut dyn Write,
     json: bool,

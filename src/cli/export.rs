@@ -1,4 +1,4 @@
-//! `flyswarm export`: writes a model as arrays of NumPy, or a network as a graph of ONNX.
+//! `flyswarm export`: writes a model as NumPy arrays, or a network as an ONNX graph.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -36,8 +36,8 @@ pub(super) struct Export {
     json: bool,
 }
 
-/// A file that accepts no data after its first error, which it stores: an archive that is dropped
-/// unfinished would print its own errors.
+/// A file that stores its first error and accepts no data after it. Otherwise an unfinished archive would
+/// print errors of its own when it is dropped.
 struct Remembering<'a> {
     file: &'a File,
     error: Option<io::Error>,
@@ -67,10 +67,10 @@ impl Seek for Remembering<'_> {
     }
 }
 
-/// Error for a network that would get another name.
-pub(super) const NAME_IT: &str = "a network is written as ONNX, name it so: FILE.onnx";
+/// Error if the file for a network has another ending than .onnx.
+pub(super) const NAME_IT: &str = "a network is written as ONNX, so its name must end in .onnx";
 
-/// Returns whether a file is named like a graph of ONNX.
+/// Returns whether a file has the name of an ONNX graph.
 pub(super) fn is_graph(file: &Path) -> bool {
     file.extension().is_some_and(|ending| ending == "onnx")
 }
@@ -105,7 +105,7 @@ impl Export {
         self.report(&model.digest(), None, out)
     }
 
-    /// Writes the archive. Only its owner can read one with private rows.
+    /// Writes the archive. If it has private rows, only its owner can read it.
     fn write(
         &self,
         private: bool,
@@ -130,7 +130,7 @@ impl Export {
     }
 }
 
-/// Writes a network as a graph of ONNX.
+/// Writes a network as an ONNX graph.
 pub(super) fn write_graph(network: &Classifier, path: &Path, force: bool) -> Result<(), Failure> {
     let bytes = onnx::encode(network);
     write_file(path, force, false, |mut out| out.write_all(&bytes).map(|()| out))

@@ -43,7 +43,7 @@ pub(super) struct IdArguments {
 }
 
 impl IdArguments {
-    /// Makes the arguments that make a new key and print JSON.
+    /// Returns the arguments for making a new key with JSON output.
     #[cfg(feature = "net")]
     pub(super) fn new_key(key: Option<PathBuf>) -> Self {
         Self { key, new: true, network_key: None, announce: None, json: true }
@@ -70,7 +70,7 @@ impl IdArguments {
     }
 }
 
-/// Returns the requested key file, or the default one.
+/// Returns the path of the key file that the user named, or the default path.
 pub(super) fn key_path(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     asked.or_else(|| default_key_path(absolute("XDG_CONFIG_HOME"), absolute("HOME"))).ok_or_else(|| {
@@ -100,7 +100,7 @@ fn create(path: &Path) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// Makes the number and time of a session that is written now.
+/// Makes the number and time for a session file that is written now.
 #[allow(clippy::disallowed_methods, reason = "session files say when they were made")]
 pub(super) fn new_run() -> Result<Run, Failure> {
     let mut number = [0; 16];

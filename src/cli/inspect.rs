@@ -1,5 +1,5 @@
-//! `flyswarm inspect`: shows the contents of a file of this program, the differences of two models, and
-//! digests that peers compare.
+//! `flyswarm inspect`: shows the contents of a file that this program wrote, the differences of two models,
+//! or digests that peers compare.
 
 mod compare;
 mod digest;

@@ -1,5 +1,5 @@
-//! `flyswarm join`: runs one node of a session, until it has the result and no other peer needs the
-//! node.
+//! `flyswarm join`: runs one node of a session. The node runs until it has the result and no other peer needs
+//! it.
 
 pub(super) mod ask;
 mod files;
@@ -40,8 +40,9 @@ use crate::tasks::{self, Build, OwnWishes, Rows, SessionTask, Shared, xclp};
 use files::{Files, kept_page, report};
 use personal::Personal;
 
-/// Environment variable that names a trace file. The node writes every frame that it sends and receives
-/// into it, for `flyswarm-conform`. A reader of the file sees all that this node has seen of the others.
+/// Environment variable that names a trace file for `flyswarm-conform`. The node writes every frame that it
+/// sends and receives into the file. Anyone who reads the file sees everything that this node has seen of the
+/// others.
 const TRACE: &str = "FLYSWARM_TRACE";
 
 /// Join a session with your rows, and write the result, such as a model
@@ -112,12 +113,13 @@ pub(super) struct Join {
     json: bool,
     #[arg(skip)]
     interpose: Interposed,
-    /// True if an earlier run has the result: this run serves others, and leaves the files unchanged.
+    /// True if an earlier run has written the result. In this case, the run only serves other peers and does
+    /// not change the files.
     #[arg(skip)]
     serves: bool,
 }
 
-/// Layer that a wrapping program puts between the node and its network.
+/// Layer that another program puts between the node and its network.
 #[derive(Clone, Default)]
 struct Interposed(Option<MakeInterpose>);
 
@@ -141,7 +143,7 @@ fn about(session: &Session, identity: &Identity) -> Value {
     })
 }
 
-/// Calls `show` with each status of a node, in a thread that ends with the node.
+/// Calls `show` with each status of a node. This runs in a thread that ends when the node ends.
 fn watch(mut status: Receiver<Status>, show: impl Fn(&Status) + Send + 'static) {
     std::thread::spawn(move || {
         block_on(async {
@@ -153,7 +155,7 @@ fn watch(mut status: Receiver<Status>, show: impl Fn(&Status) + Send + 'static) 
     });
 }
 
-/// Begins a trace in a new file that no other user can read.
+/// Begins a trace in a new file. No other user can read it.
 fn open_trace(
     path: &Path,
     session: &Session,
@@ -165,7 +167,7 @@ fn open_trace(
     Ok(Arc::new(trace.map_err(|error| output::failed(path, &error))?))
 }
 
-/// A session file with this user's identity.
+/// A session, its file, and this user's identity in it.
 struct Place {
     session: Session,
     identity: Identity,
@@ -173,7 +175,7 @@ struct Place {
     kind: SessionTask,
 }
 
-/// Rows and settings of a peer, and the place of its result.
+/// Rows and settings of a peer, and the path of its result.
 struct Contribution {
     rows: Rows,
     /// Name of the file of the rows.
@@ -195,7 +197,7 @@ pub(super) fn load(
     data: &DataArguments,
     label: Option<&LabelColumn>,
 ) -> Result<(Rows, Option<String>), Failure> {
-    // Without classes there is nothing to label.
+    // If the session has no classes, there is no label column.
     let usual = if session.data.classes.is_empty() { LabelColumn::None } else { LabelColumn::Last };
     let (rows, said) = data.load_rows(&session.data, label.unwrap_or(&usual), kind.labels)?;
     let (rows, left_out) = rows.in_use(session).map_err(Failure::Input)?;
@@ -209,7 +211,8 @@ pub(super) fn load(
     Ok((rows, (!said.is_empty()).then(|| said.join("\n"))))
 }
 
-/// Adds to an error that the weights of the last round are kept; after a result they are removed.
+/// If the session failed, adds to the error where the weights of the last round are. If it has a result,
+/// removes these weights.
 pub(super) fn with_rounds<T>(result: Result<T, Failure>, rounds: &RoundFile) -> Result<T, Failure> {
     match (result, rounds.told()) {
         (Ok(result), _) => {
@@ -223,7 +226,7 @@ pub(super) fn with_rounds<T>(result: Result<T, Failure>, rounds: &RoundFile) -> 
 }
 
 impl Join {
-    /// Puts the layer that `make` makes between the node and its network.
+    /// Sets a function that makes a layer between the node and its network.
     pub(super) fn interpose(&mut self, make: MakeInterpose) {
         self.interpose = Interposed(Some(make));
     }
@@ -257,12 +260,12 @@ impl Join {
         }
         let contribution = Contribution { rows, name, said, out, budget, build, personal };
         let ended = self.run_with(place, Some(contribution), receipt, &rounds);
-        // The thread of a trainer may still wait for it.
+        // A thread may still be waiting for a trainer.
         tasks::end_programs();
         ended
     }
 
-    /// Helps the others without rows.
+    /// Joins without rows, to help the others.
     fn without_data(self, place: Place) -> Result<(), Failure> {
         if !place.kind.witnesses {
             let (file, task) = (self.session.display(), &place.session.task);
@@ -277,7 +280,7 @@ impl Join {
         self.run_with(place, None, receipt, &rounds)
     }
 
-    /// Checks that the options on the budget fit the session, and returns the budget.
+    /// Checks that the options for the budget fit the session, and returns the budget.
     fn budget(&self, session: &Session) -> Result<Option<Budget>, Failure> {
         let refused = |text: &str| Err(Failure::Input(format!("{}: {text}", self.session.display())));
         match (session.privacy.noise, &self.dataset) {
@@ -400,8 +403,8 @@ impl Join {
         let files = Arc::new(files);
         let (written, told) = (files.clone(), progress.clone());
         builder = builder.on_result(move |outcome, history| {
-            // Every member with rows has this seed; with it the labels can be computed again in one
-            // place.
+            // Every member with rows has this seed. With the seed, the labels can be computed again from all
+            // rows in one place.
             let labels = session.task.kind().shared == Shared::Shares && written.out.is_some();
             if labels
                 && matches!(told, Progress::Json)
@@ -419,7 +422,7 @@ impl Join {
         });
         let traced = trace
             .map_or(Ok(()), |(path, trace)| trace.finish().map_err(|error| output::failed(&path, &error)));
-        // The error that ended the session is more important than an incomplete trace.
+        // If both failed, returns the error that ended the session rather than that of the trace.
         let ended = ended.and(traced);
         if let Some(live) = &files.live {
             if let Err(failure) = &ended {
@@ -432,7 +435,7 @@ impl Join {
         ended.and(files.keep_page())
     }
 
-    /// Joins, and shows the events until the end.
+    /// Joins the session, and shows its events until the end.
     fn run_peer(
         &self,
         builder: Builder,
@@ -469,7 +472,7 @@ impl Join {
             move || block_on_stream(events).for_each(|event| files.show(&progress, &event))
         });
         let result = block_on(peer.result());
-        // All events are shown before the result.
+        // Waits until all events have been shown, before the result is.
         let _ = shown.join();
         result.map(drop).map_err(Failure::from)
     }
@@ -517,7 +520,7 @@ impl From<peer::Error> for Failure {
     }
 }
 
-/// Converts errors of files that are written while the node runs.
+/// Converts the error of a file that is written while the node runs.
 impl From<Failure> for peer::Error {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -535,7 +538,7 @@ struct PeerAddress {
     address: Multiaddr,
 }
 
-/// Reads addresses of other peers from standard input: a program that starts several nodes sends them.
+/// Reads addresses of other peers from standard input. A program that starts several nodes can send them.
 pub(super) fn read_addresses(handle: Handle) {
     std::thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {

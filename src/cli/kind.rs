@@ -1,4 +1,4 @@
-//! Kind of a file of this program, recognised by its beginning, for errors about a wrong file.
+//! Recognises the kind of a file of this program by its beginning. Errors about a wrong file name its kind.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,15 +7,14 @@ use std::path::Path;
 use super::{Failure, output::for_io};
 use crate::tasks::{self, Contents, ResultFile};
 
-/// Bytes of a file that are read: a receipt of 1,024 peers is longer, but its kind is visible at the
-/// top.
+/// Number of bytes of a file that are read. A receipt of 1,024 peers is longer, but its beginning is enough.
 const LOOK: u64 = 1 << 16;
 
 /// Kind of a session file.
 pub(super) const SESSION: &str = "a session file";
 
-/// Returns the first bytes of a file; `None` if it cannot be read. Pipes and devices are not read: a
-/// pipe would be emptied, and a device may block.
+/// Returns the first bytes of a file; `None` if it cannot be read. Pipes and devices are not read, because a
+/// pipe would lose its data and a device may block.
 pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     if !std::fs::metadata(path).ok()?.is_file() {
@@ -25,12 +24,13 @@ pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the kind of result with this beginning, if a task writes such files.
+/// Returns the kind of a result file with this beginning, if a task writes such files.
 fn result(start: &[u8]) -> Option<&'static ResultFile> {
     tasks::kinds().flat_map(|kind| kind.results).find(|file| (file.recognised)(start))
 }
 
-/// Returns the contents of a file that a task writes; `None` if no task does, or if it is plain text.
+/// Returns the contents of a file that a task writes; `None` if no task writes such files, or if the file is
+/// plain text.
 pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
     let file = start(path).as_deref().and_then(result);
     let Some(contents) = file.and_then(|file| file.contents) else { return Ok(None) };
@@ -49,7 +49,7 @@ pub(super) fn csv(path: &Path) -> Result<Option<String>, Failure> {
     csv(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
 }
 
-/// Returns `a receipt`, `a model` and so on; `None` if this program writes no such file.
+/// Returns the kind of a file, such as `a receipt`; `None` if this program does not write such files.
 pub(super) fn of(path: &Path) -> Option<&'static str> {
     let bytes = start(path)?;
     if let Some(file) = result(&bytes) {
@@ -68,7 +68,7 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
         return Some("a network key");
     }
     if start.starts_with('{') {
-        // The first line of a ledger is a separate object.
+        // A ledger has one JSON object per line. Only its first line is read here.
         return [
             ("a ledger", &["\"dataset\"", "\"epsilon\"", "\"session\""][..]),
             ("a receipt", &["\"aggregates\"", "\"peer_id\""]),
@@ -86,8 +86,8 @@ pub(super) fn of(path: &Path) -> Option<&'static str> {
     scenario.then_some("a scenario")
 }
 
-/// Returns "this is a receipt; `inspect` takes a model or a session file", if the file is one of this
-/// program's.
+/// If the file is of a kind that this program writes, returns a text such as "this is a receipt; `inspect`
+/// takes a model or a session file".
 pub(super) fn advice(path: &Path, taken: &str) -> Option<String> {
     of(path).map(|kind| format!("{}: this is {kind}; {taken}", path.display()))
 }

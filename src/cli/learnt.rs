@@ -1,5 +1,6 @@
 //! Warning before figures on rows that a model was trained on. A file next to the model lists these rows
-//! ([`flyswarm_learn::learnt`]). Without the file, the warning is that nothing is known.
+//! ([`flyswarm_learn::learnt`]). If the file is missing, the warning says that the training rows are not
+//! known.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -38,16 +39,16 @@ pub(super) fn read(result: &Path, digest: [u8; 32]) -> Result<Known, Failure> {
     })
 }
 
-/// Result of a comparison of rows with those that a result was trained on.
+/// Result of comparing rows with the training rows of a model.
 #[derive(Debug, Clone)]
 pub(super) struct Compared {
-    /// Number of equal rows, if the list is there.
+    /// Number of equal rows, if the list exists.
     pub(super) overlap: Option<Overlap>,
-    /// Warning to show before any figure on the rows.
+    /// Warning that is shown before any figures on the rows.
     pub(super) warning: Option<String>,
 }
 
-/// Compares rows with those that the result was trained on, and warns.
+/// Compares rows with the training rows of a model, and makes a warning if it is needed.
 pub(super) fn compare(known: &Known, rows: &Dataset) -> Compared {
     let overlap = known.as_ref().map(|learnt| learnt.overlap(rows));
     let warning = match &overlap {
@@ -62,8 +63,8 @@ pub(super) fn compare(known: &Known, rows: &Dataset) -> Compared {
     Compared { overlap: overlap.ok(), warning }
 }
 
-/// Writes the list of rows that `made` was trained on, including those of `data`, next to the result in
-/// the file `result`. It was made from a result with the rows `before`.
+/// Writes a list of training rows next to the file `result`, whose digest is `made`. The list has the rows
+/// `before` of the original result, and those of `data`.
 pub(super) fn write(result: &Path, made: [u8; 32], before: Known, data: &Dataset) -> Result<(), Failure> {
     let mut learnt = match before {
         Ok(before) => before.with_result(made),
@@ -79,13 +80,14 @@ pub(super) fn write(result: &Path, made: [u8; 32], before: Known, data: &Dataset
     keep(result, &learnt.to_text(), false)
 }
 
-/// Checks that the file next to `result` may be written: none exists, or this program wrote it.
+/// Checks that the file next to `result` may be written: either it does not exist, or this program has
+/// written it.
 pub(super) fn check(result: &Path, force: bool) -> Result<(), Failure> {
     let path = LearntRows::beside(result);
     output::check(&path, force || output::begins(&path, BEGINNING))
 }
 
-/// Writes the file next to `result`, as [`check`] allows it.
+/// Writes the file next to `result`, if [`check`] allows this.
 pub(super) fn keep(result: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let path = LearntRows::beside(result);
     output::write_private(&path, text.as_bytes(), force || output::begins(&path, BEGINNING))

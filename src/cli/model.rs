@@ -1,5 +1,5 @@
-//! Model files: reading them, predicting from them, and the quality of their predictions. None of this
-//! needs a network.
+//! Reads model files, predicts with them, and measures the quality of the predictions. This needs no
+//! connection to other peers.
 
 pub(super) mod network;
 mod predict;
@@ -28,10 +28,10 @@ use flyswarm_data::scaling::Scaling;
 use network::Network;
 pub(super) use predict::Predict;
 
-/// Largest lifting matrix that is drawn without --large.
+/// Largest lifting matrix, in bytes, that is drawn without --large.
 const MATRIX: u64 = 1 << 30;
 
-/// A model file to predict from.
+/// Arguments that name a model file.
 #[derive(Debug, Args)]
 pub(super) struct ModelArguments {
     /// Model file
@@ -48,7 +48,8 @@ impl ModelArguments {
         Self { model: path.to_owned(), large: false }
     }
 
-    /// Reads the file; a few bytes in another person's file can require gigabytes.
+    /// Reads the file. A large model is refused without --large, because a small file from another person can
+    /// require gigabytes of memory.
     pub(super) fn load(&self) -> Result<Model, Failure> {
         let model = Model::load(&self.model).map_err(|error| match &error {
             FileError::Bad { problem: DecodeError::Magic, .. } => {
@@ -102,30 +103,31 @@ pub(super) struct Scored {
     /// ROC curve of two classes.
     pub(super) curve: Option<Curve>,
     pub(super) digest: [u8; 32],
-    /// For a model: number of rows with values outside its training range, and their columns.
+    /// For a FlyNN model: number of rows with values outside the range of the training rows, and their
+    /// columns.
     outside: Option<(usize, Value)>,
     confusion: Confusion,
     /// For a personal model: accuracy of its network alone.
     alone: Option<f64>,
-    /// Columns of the rows compared with those of the training rows, if the model has their spread.
+    /// Columns of the rows compared with those of the training rows, if the model has their deviations.
     pub(super) columns: Option<Beside>,
     /// Comparison with the rows that the model was trained on.
     pub(super) compared: learnt::Compared,
-    /// Contents that are missing from a report, a sentence each.
+    /// Contents that the report lacks, in one sentence each.
     pub(super) left_out: Vec<String>,
-    /// Model, if it is not a network.
+    /// The model, if it is not a network.
     pub(super) model: Option<Model>,
     rows: Dataset,
-    /// For two classes the number of the positive class of the sensitivity.
+    /// Number of the positive class (for sensitivity), if there are two classes.
     positive: Option<u16>,
 }
 
-/// Source of the positive class, if there are two classes: the user, otherwise the session's receipt,
-/// otherwise the model by the rows that it was made of. So all sites of a session use the same positive
-/// class, regardless of their own rows.
+/// Determines the positive class, if there are two classes. The user can name it. Otherwise the session's
+/// receipt names it. Otherwise it is the class with fewer training rows in the model. So all sites of a
+/// session use the same positive class, regardless of their own rows.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PositiveClass<'a> {
-    /// Class that the user requests.
+    /// Class that the user names.
     pub(super) asked: Option<&'a str>,
     /// Receipt, which may belong to another model.
     pub(super) receipt: Option<&'a Value>,
@@ -161,7 +163,8 @@ impl Scored {
     pub(super) fn json(&self) -> Value {
         let figures = &self.figures;
         let mut value = json!(figures);
-        // Earlier versions had these fields as plain numbers without intervals.
+        // For programs that were written for earlier versions, these fields are plain numbers without
+        // intervals.
         value["accuracy"] = json!(figures.accuracy.value);
         value["balanced_accuracy"] = json!(figures.balanced_accuracy.value);
         value["accuracy_interval"] = json!([figures.accuracy.low, figures.accuracy.high]);
@@ -204,12 +207,12 @@ impl Scored {
         format!("{}\n\n{}\n{alone}\n{}", self.headline(), self.figures, self.confusion)
     }
 
-    /// Holds out as many of the rows as a session does and predicts them in three ways; `None` for a
-    /// network, and if no class has two rows.
+    /// Holds out the same share of the rows as a session does, and predicts these rows in three ways. Returns
+    /// `None` for a network, and if no class has two rows.
     pub(super) fn beside(&self) -> Result<Option<Comparison>, Failure> {
         let Some(model) = &self.model else { return Ok(None) };
         let EvaluateSpec { held_out, most, .. } = EvaluateSpec::default();
-        // Uses the seed with which the model's session held out rows.
+        // Uses the seed that the model's session used to hold out rows.
         let seed = model.sketch().parameters().seed;
         let split = split::held_out(&self.rows, held_out.into(), most as usize, &seed);
         let found = compared(model, &self.rows.subset(&split.train), &self.rows.subset(&split.test));
@@ -218,7 +221,7 @@ impl Scored {
     }
 }
 
-/// Explains why columns are not compared.
+/// Explains why the columns are not compared.
 fn no_spread(scaling: &Scaling) -> String {
     format!(
         "Columns compared with the pool: a model with the scaling {} keeps no deviations of the training \

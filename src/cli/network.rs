@@ -1,5 +1,5 @@
-//! How a node reaches others: addresses, mDNS and the network key, the same for every command that uses
-//! the network.
+//! Options for reaching other nodes: addresses, mDNS and the network key. They are the same for every command
+//! that uses the network.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ pub(super) struct NetworkArguments {
 }
 
 impl NetworkArguments {
-    /// Returns the addresses to listen on: on IPv4, and on IPv6 if this machine has it.
+    /// Returns the addresses to listen on. By default these are on IPv4, and on IPv6 if this machine has it.
     pub(super) fn listen(&self) -> Vec<Multiaddr> {
         if !self.listen.is_empty() {
             return self.listen.clone();
@@ -68,7 +68,7 @@ pub(super) fn everywhere(port: u16) -> Vec<Multiaddr> {
     any.iter().filter_map(|address| address.parse().ok()).collect()
 }
 
-/// Prints the fingerprint of a network key; makes the key first if it is `new`.
+/// Prints the fingerprint of a network key. If `new` is true, makes the key first.
 pub(super) fn print_key(file: &Path, new: bool, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let key = if new {
         let key = NetworkKey::new(*random()?);
@@ -86,7 +86,7 @@ pub(super) fn print_key(file: &Path, new: bool, as_json: bool, out: &mut dyn Wri
     print(out, &(text + "\n"))
 }
 
-/// Lets mDNS answer for this identity, without a node to connect to.
+/// Announces this identity by mDNS. There is no node to connect to.
 pub(super) fn announce(identity: &Identity, seconds: u64) -> Result<(), Failure> {
     say(&format!("announced on this network for {seconds} s"));
     observe::announce(peer_id(&identity.public()), Duration::from_secs(seconds))
@@ -97,7 +97,7 @@ fn create_key(path: &Path, key: NetworkKey) -> Result<(), Failure> {
     let machine =
         |error: io::Error| Failure::Environment(format!("{}: cannot be written: {error}", path.display()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Mode 0600 from the start.
+    // The file has mode 0600 from the beginning.
     let mut file = tempfile::Builder::new().prefix(".network-key").tempfile_in(folder).map_err(machine)?;
     let text = Zeroizing::new(key.to_key_file());
     file.write_all(text.as_bytes()).map_err(machine)?;
@@ -135,7 +135,7 @@ fn read_key(path: &Path) -> Result<NetworkKey, Failure> {
     if text.len() as u64 > KEY_FILE {
         return Err(Failure::Input(format!("{name}: has more than {KEY_FILE} bytes")));
     }
-    // The parser's message could contain a part of the key.
+    // The parser's own message is not shown, because it could contain a part of the key.
     text.parse().map_err(|_| {
         let form = "must be the line /key/swarm/psk/1.0.0/, the line /base16/ and 64 hexadecimal digits";
         Failure::Input(format!("{name}: not a network key file: {form}"))

@@ -14,7 +14,8 @@ use crate::ledger::{self, Ledger, LedgerError, Total};
 use crate::privacy::Ratio;
 use crate::session::{NoiseMode, NoiseSpec};
 
-// Options that make a session private. (clap would use a documentation comment as that of the command.)
+// Options that make a session private. (This is not a doc comment, because clap would use it as the help of
+// the command.)
 #[derive(Debug, Args)]
 pub(super) struct NoiseArguments {
     /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
@@ -49,8 +50,8 @@ fn modes() -> impl clap::builder::TypedValueParser<Value = NoiseMode> {
 }
 
 impl NoiseArguments {
-    /// Returns the requested noise; [`crate::session::Session::check`] checks that it suits the session.
-    /// `top` is the default of `--top`.
+    /// Returns the noise that the user requests. `top` is the default of `--top`.
+    /// [`crate::session::Session::check`] checks that the noise suits the session.
     pub(super) fn spec(&self, top: u32) -> Option<NoiseSpec> {
         let epsilon = self.epsilon?;
         let mut spec = NoiseSpec::new(epsilon, self.top.unwrap_or(top), self.mode.unwrap_or_default());
@@ -73,7 +74,7 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Makes the arguments that print JSON.
+    /// Returns the arguments for printing JSON.
     #[cfg(feature = "net")]
     pub(super) fn json(key: Option<PathBuf>) -> Self {
         Self { key, json: true }

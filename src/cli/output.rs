@@ -1,4 +1,4 @@
-//! Output files of commands: checked before long work, and never replaced without --force.
+//! Output files of commands. They are checked before long work, and not replaced without --force.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use crate::files;
 /// Checks that a path can be written to; call it before long work.
 ///
 /// # Errors
-/// If a file exists already, unless `force`, or no file can be created there.
+/// If a file exists already and `force` is false, or if no file can be created there.
 pub(super) fn check(path: &Path, force: bool) -> Result<(), Failure> {
     if files::exists(path) && !force {
         return Err(exists(path));
@@ -18,7 +18,7 @@ pub(super) fn check(path: &Path, force: bool) -> Result<(), Failure> {
     files::try_out(path).map_err(|error| failed(path, &error))
 }
 
-/// Returns whether the file at `path` begins with `start`, as files of this program do.
+/// Returns whether the file at `path` begins with `start`, as files of a certain kind do.
 pub(super) fn begins(path: &Path, start: &str) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(start.len() as u64).read_to_end(&mut bytes));
@@ -28,23 +28,23 @@ pub(super) fn begins(path: &Path, start: &str) -> bool {
 /// Writes a file completely or not at all.
 ///
 /// # Errors
-/// Those of [`check`]; an earlier file is then unchanged.
+/// The errors of [`check`]. After an error, an earlier file is unchanged.
 pub(super) fn write(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     files::write_whole(path, bytes, force).map_err(|error| failed(path, &error))
 }
 
-/// Like [`write()`], but only its owner may read the file.
+/// Does the same as [`write()`], but only the owner may read the file.
 ///
 /// # Errors
-/// Those of [`write()`].
+/// The errors of [`write()`].
 pub(super) fn write_private(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     files::write_private(path, bytes, force).map_err(|error| failed(path, &error))
 }
 
-/// Creates an empty file that only its owner may read, to be written step by step.
+/// Creates an empty file that is then written step by step. Only the owner may read it.
 ///
 /// # Errors
-/// Those of [`check`].
+/// The errors of [`check`].
 pub(super) fn begin_private(path: &Path, force: bool) -> Result<File, Failure> {
     files::begin_private(path, force).map_err(|error| failed(path, &error))
 }
@@ -58,7 +58,8 @@ pub(super) fn create_folder(folder: &Path) -> Result<(), Failure> {
         .map_err(|error| for_io(&error, format!("{}: {error}", folder.display())))
 }
 
-/// Makes an error: a wrong path is an input error, a failing disk an error of the machine.
+/// Makes the right kind of error: a wrong path is an error of the input, a failing disk is an error of the
+/// machine.
 pub(super) fn for_io(source: &io::Error, text: String) -> Failure {
     use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied};
     match source.kind() {
@@ -67,7 +68,7 @@ pub(super) fn for_io(source: &io::Error, text: String) -> Failure {
     }
 }
 
-/// Makes the error for a file that was not written, with its name once.
+/// Makes the error for a file that could not be written. The text has the file's name only once.
 pub(super) fn failed(path: &Path, error: &io::Error) -> Failure {
     match (error.kind(), path.parent()) {
         (io::ErrorKind::AlreadyExists, _) => exists(path),

@@ -88,9 +88,10 @@ pub(super) struct Personalise {
     json: bool,
 }
 
-/// Seed for folds, samples and batches. None of them needs to be secret.
+/// Seed for folds, samples and batches. They need not be secret.
 const SEED: &[u8] = b"flyswarm personalise";
-/// Training of a peer's own network, as in the reference runs of lab/tables/networks.md.
+/// Passes and learning rate for a network of a peer's own rows, as in the reference runs of
+/// lab/tables/networks.md.
 const LOCAL: (u32, f32) = (15, 0.02);
 
 fn drifts() -> impl TypedValueParser<Value = Drift> {
@@ -165,7 +166,7 @@ impl Personalise {
         }
     }
 
-    /// Makes a personal model of a network, with the list of rows that it was trained on.
+    /// Makes a personal model from a network. Also writes the list of its training rows.
     fn make(
         &self,
         (network, known): (Classifier, learnt::Known),
@@ -174,7 +175,7 @@ impl Personalise {
         path: &Path,
     ) -> Result<PersonalSummary, Failure> {
         let contents = self.contents()?;
-        // The network must not have been trained on the rows of the comparison.
+        // The comparison is only fair if the network was not trained on these rows.
         let compared = learnt::compare(&known, validation.as_ref().unwrap_or(&rows));
         let mixture = Mixture { k: self.k, scale: self.scale, lambda: 0.0 };
         mixture.check()?;
@@ -203,8 +204,8 @@ impl Personalise {
         let local = self.local.then(|| settings(LOCAL.0, LOCAL.1));
         let practice = Practice { mixture, contents, fine_tuning: Some(tuning), local, seed: SEED };
         let found = assess(&network, &rows, &splits, &practice)?;
-        // All settings are chosen: now all rows are stored, including those of the validation (section 5
-        // of the paper).
+        // All settings have been chosen. So all rows are stored now, including those of the validation
+        // (section 5 of the paper).
         let keys = network.represent(rows.view()).map_err(PersonalError::from)?.0;
         let all = Datastore::new(keys, rows.labels().to_vec(), network.classes().len())?;
         let datastore = contents.of(&all, SEED)?;
@@ -263,7 +264,7 @@ impl Personalise {
         PersonalSummary { value, text: lines.join("\n") }
     }
 
-    /// Adds new rows; the accuracy of the model on them is measured before it has them.
+    /// Adds new rows to a personal model. Its accuracy on them is measured before they are added.
     fn take_in(
         &self,
         mut model: PersonalModel,
@@ -303,7 +304,7 @@ impl Personalise {
     }
 }
 
-/// Report on a personal model that was made.
+/// Figures of a new personal model.
 pub(super) struct PersonalSummary {
     pub(super) value: Value,
     pub(super) text: String,
@@ -316,7 +317,7 @@ impl PersonalSummary {
 }
 
 /// Makes the personal model of a network file that a session has just written for this peer, with the
-/// command's own defaults.
+/// defaults of the command `personalise`.
 #[cfg(feature = "net")]
 pub(super) fn made_of(
     model: &Path,
@@ -325,7 +326,7 @@ pub(super) fn made_of(
     out: &Path,
     force: bool,
 ) -> Result<PersonalSummary, Failure> {
-    // The defaults are defined only in the command's options.
+    // The defaults are defined only in the options of the command, so they are read from there.
     let usual = Usual::try_parse_from(["flyswarm", "network", "--data", "rows"]);
     let mut usual = usual.map_err(|error| Failure::Input(error.to_string()))?.arguments;
     (usual.data, usual.label, usual.force) = (data, label, force);

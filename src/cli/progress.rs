@@ -14,7 +14,7 @@ use crate::protocol::view::Stage;
 /// Stages of a slot, for the bar.
 const STAGES: [Stage; 5] = [Stage::Compute, Stage::Sum, Stage::Accept, Stage::Release, Stage::Open];
 
-/// Form of the progress output.
+/// The form in which progress is shown.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
     Json,
@@ -45,7 +45,7 @@ impl Progress {
         if json { Self::Json } else { Self::Lines }
     }
 
-    /// Returns whether it is a bar on a terminal, which shows the waiting times.
+    /// Returns whether progress is shown as a bar on a terminal, which also shows waiting times.
     pub(super) fn is_bar(&self) -> bool {
         matches!(self, Self::Bar(_))
     }
@@ -65,7 +65,8 @@ impl Progress {
         self.line(&value, text);
     }
 
-    /// Prints an event of a peer, and the file that it concerns: the field's name in JSON, and the path.
+    /// Prints an event of a peer. If it concerns a file, adds the path; `name` is the name of the field in
+    /// JSON.
     pub(super) fn event(&self, timed: &Timed, name: &str, file: Option<&Path>) {
         match (self, &timed.event) {
             (Self::Bar(bar), Event::Stage { slot, number, slots, stage }) => {
@@ -101,7 +102,7 @@ impl Progress {
         match self {
             Self::Json => {
                 let mut out = io::stdout().lock();
-                // The reader of the lines may have left; the session continues.
+                // An error is ignored: if the reader of the lines has left, the session continues.
                 let _ = writeln!(out, "{value}").and_then(|()| out.flush());
             }
             Self::Lines => console::line(text),

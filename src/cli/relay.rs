@@ -1,4 +1,4 @@
-//! `flyswarm relay`: forwards connections of peers that cannot dial each other.
+//! `flyswarm relay`: forwards the connections of peers that cannot dial each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -79,8 +79,7 @@ impl Relay {
         }
         let peers: BTreeSet<PeerId> = names.keys().copied().collect();
         if peers.contains(&own) {
-            let text =
-                format!("{own} is a peer of these sessions: a relay needs an identity of its own (--key)");
+            let text = format!("{own} is a peer of these sessions: a relay needs another identity (--key)");
             return Err(Failure::Input(text));
         }
         let network = self.network_key.as_deref().map(NetworkArguments::read).transpose()?;
@@ -145,7 +144,7 @@ fn stopped_by_signals() -> oneshot::Receiver<()> {
     let (stop, stopped) = oneshot::channel();
     std::thread::spawn(move || {
         crate::peer::wait_for_signal();
-        // The relay may already have ended.
+        // An error is ignored, because the relay may already have ended.
         let _ = stop.send(());
     });
     stopped
@@ -178,8 +177,8 @@ impl Metrics {
     fn serve(&self, address: SocketAddr) -> Result<Server, Failure> {
         let mut registry = Registry::with_prefix("flyswarm_relay");
         registry.register("places", "Peers that others reach through this relay", self.places.clone());
-        registry.register("circuits", "Connections that are passed on", self.circuits.clone());
-        registry.register("circuits_opened", "Connections that were passed on so far", self.opened.clone());
+        registry.register("circuits", "Connections that are forwarded now", self.circuits.clone());
+        registry.register("circuits_opened", "Connections that were forwarded in total", self.opened.clone());
         registry.register("denied", "Requests that were refused", self.denied.clone());
         Server::start("flyswarm-metrics", address, move |request| {
             match (request.method(), request.uri().path()) {

@@ -1,5 +1,5 @@
-//! `flyswarm report`: quality of a model on labelled rows, and a page of it with the contents of its
-//! receipt.
+//! `flyswarm report`: prints the quality of a model on labelled rows, and writes a page with it and with the
+//! contents of the model's receipt.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ impl Report {
         }
         let beside = self.model.model.with_extension("receipt.json");
         let found = files::exists(&beside).then(|| read(&beside)).transpose();
-        // Without a page the receipt only names the positive class.
+        // Without a page, the receipt is used only for the positive class, so an error in it is ignored.
         if self.out.is_some() { found } else { Ok(found.unwrap_or_default()) }
     }
 
@@ -97,7 +97,7 @@ impl Report {
         let model = &self.model.model;
         let digest = hex::encode(found.digest);
         let receipt = receipt.filter(|receipt| {
-            // A receipt of another model next to this one must not be shown as this one's.
+            // If the receipt next to the model belongs to another model, it must not be used.
             let same = is_of(receipt, &digest);
             if !same {
                 say("warning: the receipt belongs to another model and is ignored");

@@ -66,11 +66,11 @@ pub(super) struct Looked {
     /// Rows, if there are no problems.
     pub(super) loaded: Option<Loaded>,
     pub(super) problems: Problems,
-    /// Warnings about the rows: one word for programs, and a line.
+    /// Warnings about the rows. Each has one word for programs and a line for people.
     pub(super) warnings: Vec<(&'static str, String)>,
 }
 
-/// Reads rows by the rules of a session and collects the problems.
+/// Reads rows by the rules of a session, and collects the problems.
 pub(super) fn look(
     session: &Session,
     path: &Path,
@@ -98,7 +98,7 @@ pub(super) fn look(
     Ok(Looked { loaded: Some(loaded), problems: Problems::none(path), warnings })
 }
 
-/// Finds columns that are not features and hold repeated ids.
+/// Finds columns that are not features and contain repeated ids.
 fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> {
     let schema = expected.preparation.filter(|schema| schema.group.is_none())?;
     let features = schema.columns.iter().filter(|column| column.kind != Kind::Ignored);
@@ -108,7 +108,7 @@ fn repeated(path: &Path, expected: &Expected) -> Option<(&'static str, String)> 
     };
     let used: Vec<&str> = features.map(|column| &column.name).chain(label).map(String::as_str).collect();
     let expected = Expected { label: LabelColumn::None, drop: &[], ..expected.clone() };
-    // The reader has already reported an error that prevents the search.
+    // If an error prevents this search, the reader of the rows has already reported it.
     let found = draft::repeated_ids(path, &expected, &used).ok().filter(|found| !found.is_empty())?;
     let what = "ids that occur in several rows; if they are patient ids, held-out rows are not new \
                 patients and results look too good: agree with all peers on `group` in [table] (session \
@@ -207,13 +207,14 @@ impl Check {
         }
     }
 
-    /// Prints a map file, or the lines to add to the given one.
+    /// Prints a draft of a map file, or the lines to add to the map file that the user gave.
     fn suggest(&self, session: &Session, mut problems: Problems, out: &mut dyn Write) -> Result<(), Failure> {
         let Some(preparation) = &session.data.preparation else { return Ok(()) };
         let rename = suggest::renames(&problems);
         let mut reading = self.reading.clone();
         if !rename.is_empty() {
-            // Problems inside a renamed column are visible once the column is found.
+            // The file is read again with the new names, because problems inside a renamed column are found
+            // only then.
             reading.site.rename.extend(rename.clone());
             problems = look(session, &self.data, self.label.as_ref(), &reading)?.problems;
         }
@@ -228,8 +229,8 @@ impl Check {
         print(out, &text)
     }
 
-    /// Adds levels and texts of the rows that the session lacks. Returns the session, the text of its
-    /// file, and a line on the additions, if there are any.
+    /// Adds levels and texts for missing values that the rows have and the session lacks. Returns the
+    /// session, the text of its file, and a line about the additions, if there are any.
     fn amend(
         &self,
         session: &Session,
@@ -266,8 +267,8 @@ impl Check {
     }
 }
 
-/// Returns the text of a session file with the lists of levels and of texts for missing values of
-/// `preparation`; comments and layout stay. `None` if a list is not at the expected place.
+/// Returns the text of a session file with new lists of levels and of texts for missing values, taken from
+/// `preparation`. Comments and layout do not change. Returns `None` if a list is not at the expected place.
 fn rewritten(text: &str, preparation: &TableSchema, amended: &Amended) -> Option<String> {
     let file = DeTable::parse(text).ok()?;
     let (name, table) = file.get_ref().get_key_value("table")?;
@@ -294,7 +295,7 @@ fn rewritten(text: &str, preparation: &TableSchema, amended: &Amended) -> Option
         }
     }
     if !added.is_empty() {
-        // After the line `[table]`.
+        // The line is inserted after the line `[table]`.
         let at = name.span().end + text.get(name.span().end..)?.find('\n')? + 1;
         changes.push((at..at, added));
     }

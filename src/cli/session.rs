@@ -1,4 +1,4 @@
-//! `flyswarm session`: make, check and show session files.
+//! `flyswarm session`: makes, checks and shows session files.
 
 #[cfg(feature = "net")]
 pub(in crate::cli) mod collect;
@@ -64,7 +64,7 @@ impl SessionCommand {
     }
 }
 
-/// Reads a session file; if it is another file of this program, the error names its kind.
+/// Reads a session file. If the file is of another kind that this program writes, the error names the kind.
 pub(super) fn load(file: &Path) -> Result<Session, Failure> {
     Session::load(file).map_err(|error| {
         let other = match &error {

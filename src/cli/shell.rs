@@ -1,4 +1,4 @@
-//! `completions` and `man`: descriptions of this program for shells and manuals.
+//! `completions` and `man`: print descriptions of this program for shells and manuals.
 
 use std::fs::{self, DirEntry};
 use std::io::Write;
@@ -76,8 +76,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The command of a systemd unit is a valid command line of this program, with anything that the
-    /// environment file adds.
+    /// Tests that the command in a systemd unit is a valid command line of this program, with the arguments
+    /// that the environment file may add.
     #[cfg(feature = "net")]
     #[test]
     fn the_units_start_commands_with_arguments_that_they_have() {
@@ -85,7 +85,8 @@ mod tests {
         let parsed = |unit: &str, arguments: &str| {
             let line =
                 unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/flyswarm ")).unwrap();
-            // systemd splits a variable that is a separate word; an empty variable gives no word.
+            // systemd splits a variable at spaces if it is a word of its own. An empty variable gives no
+            // word.
             assert!(line.ends_with(" $ARGUMENTS"), "{line}");
             let line = line
                 .replace(" $ARGUMENTS", arguments)

@@ -1,4 +1,5 @@
-//! `flyswarm simulate`: runs a scenario in virtual time, prints the results, writes result and report.
+//! `flyswarm simulate`: runs a scenario in virtual time, prints the results, and writes the result and the
+//! report.
 
 mod calibrate;
 #[cfg(feature = "net")]
@@ -69,7 +70,8 @@ impl Simulate {
         self.play(&path, file, session.as_ref(), out)
     }
 
-    /// Reads a scenario file; if it is another file of this program, the error names its kind.
+    /// Reads a scenario file. If the file is of another kind that this program writes, the error names the
+    /// kind.
     pub(super) fn load(path: &Path, small: bool) -> Result<File, Failure> {
         File::load(path, small).map_err(|error| {
             let kind = kind::of(path).filter(|&kind| kind != "a scenario");
@@ -80,8 +82,8 @@ impl Simulate {
         })
     }
 
-    /// Runs the scenarios of a file, with the settings of a session if there is one. The names of the files
-    /// are only for messages.
+    /// Runs the scenarios of a file. If a session is given, its settings are used. The names of the files are
+    /// used only in messages.
     pub(super) fn play(
         &self,
         path: &Path,
@@ -138,7 +140,7 @@ impl Simulate {
         files.map(|name| folder.join(name)).try_for_each(|path| output::check(&path, self.force))
     }
 
-    /// Returns the first failure, with the command that repeats it.
+    /// Returns the first check that failed, with the command that repeats the run.
     fn judge(&self, path: &Path, file: &File, results: &Results) -> Result<(), Failure> {
         let failed = results.runs.iter().find_map(|run| Some((run, run.violations.first()?)));
         let Some((run, first)) = failed else { return nobody(path, file, results) };
@@ -201,7 +203,7 @@ fn file_text(folder: &Path, value: &impl serde::Serialize) -> Result<String, Fai
 mod tests {
     use super::super::tests::run_line;
 
-    /// Three peers, and one of them leaves before the first sum: the other two wait, and end.
+    /// One of three peers crashes before the first sum. The other two wait for it, and then end.
     const ALONE: &str = "peers = 3\n[task]\nkind = \"sum\"\nwords = 4\n[timing]\nno_quorum_timeout_ms = 1000\n\
                          [[fault]]\nkind = \"crash\"\npeers = 1\nat = { slot = \"coin\", stage = \"keys\" }\n";
 

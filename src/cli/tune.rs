@@ -82,7 +82,7 @@ pub(super) fn at_least<const N: usize>(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("expected {N} to {}", 1 << 30))
 }
 
-/// Makes a bar on standard error if that is a terminal, otherwise a hidden bar.
+/// Makes a progress bar on standard error. It is hidden if standard error is not a terminal.
 fn bar(ticks: u64, message: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -172,7 +172,7 @@ impl Tune {
         Ok((candidates, readouts))
     }
 
-    /// Returns the best setting of each baseline: name, setting, tally.
+    /// Returns the name, the best setting and the tally of each baseline.
     fn baselines(&self, trials: &[Trial]) -> Result<Vec<(&'static str, String, Tally)>, TrialError> {
         let neighbours = trials.iter().map(baselines::neighbours);
         let tallies =

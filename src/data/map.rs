@@ -1,4 +1,4 @@
-//! `--map FILE`: one file of a site that describes how to read the site's rows.
+//! `--map FILE`: a file that describes how to read the rows of one site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ const LIMIT: u64 = 1 << 20;
 /// Percentage of the labels that may be held out.
 const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;
 
-/// Fields of a map file. Absent fields are detected from the rows, or follow the session or model.
+/// Fields of a map file. If a field is absent, its value is found from the rows, or taken from the session or
+/// model.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Map {
@@ -24,7 +25,7 @@ pub(crate) struct Map {
     /// Delimiter between the columns of a CSV file.
     #[serde(deserialize_with = "delimiter_of")]
     pub(crate) delimiter: Option<u8>,
-    /// True if decimals follow a comma.
+    /// True if numbers have a decimal comma.
     pub(crate) decimal_comma: Option<bool>,
     /// Columns to leave out.
     #[serde(deserialize_with = "columns_of")]
@@ -36,14 +37,14 @@ pub(crate) struct Map {
     pub(crate) array: Option<String>,
     /// Name of the sheet of a workbook.
     pub(crate) sheet: Option<String>,
-    /// File of the labels, if they are in another file. A relative path starts at the map file.
+    /// File of the labels, if they are in another file. A relative path begins at the folder of the map file.
     pub(crate) labels: Option<PathBuf>,
     /// Percentage of the labels that are hidden from a session of the task xclp, to measure its
     /// accuracy. For the other peers these rows have no label, and only this peer sees the figures.
     pub(crate) hold_out: Option<u8>,
-    /// Session's name of a column by its name in the file.
+    /// For a column's name in the file, its name in the session.
     pub(crate) rename: BTreeMap<String, String>,
-    /// Differences of a column, by the session's name.
+    /// For a column's name in the session, how the column in the file differs.
     pub(crate) columns: BTreeMap<String, ColumnFields>,
     /// Contents of `rename` and `columns`.
     #[serde(skip)]
@@ -68,7 +69,7 @@ pub(crate) struct ColumnFields {
     fill: Option<Scalar>,
 }
 
-/// A value of a column; numbers and booleans are written as texts.
+/// A value of a column. Numbers and booleans are converted to texts.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Scalar {
@@ -160,7 +161,7 @@ impl Map {
         Ok(map)
     }
 
-    /// Returns the expectations of a file without those of a session or model.
+    /// Returns what is expected of a file, without the expectations of a session or model.
     pub(crate) fn expected(&self, label: &LabelColumn) -> Expected<'_> {
         Expected {
             label: label.clone(),

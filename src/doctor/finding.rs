@@ -32,7 +32,7 @@ pub(crate) struct Finding {
     pub(crate) level: Level,
     /// Name of the check, one word for programs.
     pub(crate) check: &'static str,
-    /// Name of the peer concerned; `None` for this machine.
+    /// Name of the peer that the finding is about; `None` for this machine.
     pub(crate) peer: Option<String>,
     pub(crate) text: String,
     /// Remedy; empty if there is none.
@@ -53,7 +53,7 @@ impl Finding {
     pub(crate) fn line(&self) -> String {
         let subject = self.peer.as_deref().unwrap_or(self.check);
         let advice = if self.advice.is_empty() { String::new() } else { format!("; {}", self.advice) };
-        // Reasons come from the network too.
+        // The text is escaped, because it may contain reasons that come from the network.
         let line = format!("{:<8} {subject}: {}{advice}", self.level.name(), self.text);
         line.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
     }

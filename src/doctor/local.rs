@@ -1,4 +1,5 @@
-//! Problems of this machine alone: space on its disk, limit of open files, the session already running.
+//! Finds problems of this machine, such as too little disk space, a low limit of open files, or a session
+//! that is already running.
 
 use std::io;
 use std::path::Path;
@@ -13,20 +14,20 @@ use crate::tasks;
 /// Number of open files of a node in addition to its connections (guess; a node of three peers has about
 /// 40).
 const OWN_FILES: u64 = 64;
-/// Maximum number of connections that may be in a handshake at a time, a limit of the transport.
+/// Maximum number of connections that may be in a handshake at a time. This is a limit of the transport.
 const HANDSHAKES: u64 = 64;
-/// Bytes in addition to vectors: records, receipts (guess).
+/// Bytes that are needed in addition to vectors, for records and receipts (guess).
 const SMALL: u64 = 16 << 20;
 
-/// Returns the maximum size of a session's state at one time: the acknowledged total, the one that is
-/// being written and the committed one, 4 bytes per count.
+/// Returns the maximum size of a session's state at one time: the acknowledged total, the total that is being
+/// written, and the committed total, each with 4 bytes per count.
 fn state_bytes(session: &Session) -> u64 {
     3 * vector_bytes(session) + SMALL
 }
 
 /// Returns the size of the largest summed vector in bytes.
 pub(crate) fn vector_bytes(session: &Session) -> u64 {
-    // Only a program's own task has its plan if the task is not built in.
+    // If the task is not built in, only the program that provides it knows its plan.
     let plan = tasks::built_in(session).map_or(Vec::new(), |task| task.plan);
     plan.iter().map(|aggregate| aggregate.len() as u64).max().unwrap_or(0)
 }
@@ -43,7 +44,7 @@ pub(crate) fn megabytes(bytes: u64) -> String {
 /// Returns a finding if the state is behind the mark next to the key.
 pub(crate) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
     match Store::is_behind(state, mark) {
-        // The session is over, which is another finding.
+        // If the session is over, there is another finding instead.
         Ok(_) if Store::is_over(state).unwrap_or(false) => None,
         Ok(false) => None,
         Ok(true) => {
@@ -59,8 +60,9 @@ pub(crate) fn lost(state: &Path, mark: &Path) -> Option<Finding> {
     }
 }
 
-/// Checks this machine alone. Returns the findings, and whether the identity must not be shown to others.
-/// `file` is the session's file, `folder` that of the result; both are only for messages and free space.
+/// Checks this machine. Returns the findings, and whether the identity must not be shown to others. `file` is
+/// the path of the session file, and `out` that of the result. They are used only for messages and for the
+/// free space.
 pub(crate) fn machine(
     session: &Session,
     file: &Path,
@@ -122,13 +124,13 @@ fn disk(session: &Session, state: &Path, out: &Path) -> Vec<Finding> {
 }
 
 fn place(what: &str, folder: &Path, needed: u64) -> Finding {
-    // The session creates the folder, so the first existing folder above it counts.
+    // The folder may not exist yet, so the first existing folder above it is checked.
     let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let Some(there) = absolute.ancestors().find(|folder| folder.is_dir()) else {
         return Finding::new(Level::Error, "disk", format!("{}: no such folder", folder.display()));
     };
     let name = there.display().to_string();
-    // A byte that is written to the disk proves more than permissions.
+    // A byte is written, because this proves more than the permissions.
     let written = tempfile::tempfile_in(there).and_then(|mut file| {
         io::Write::write_all(&mut file, &[0; 4096])?;
         file.sync_all()
@@ -167,7 +169,7 @@ fn room(what: &str, name: &str, free: u64, needed: u64) -> Finding {
     }
 }
 
-/// Checks that enough files may be open at once.
+/// Checks that enough files may be open at the same time.
 fn files(session: &Session) -> Option<Finding> {
     #[cfg(unix)]
     {
@@ -224,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let finding = place("state", &folder.path().join("a/b/c"), 1);
         assert_eq!(finding.level, Level::Ok, "{}", finding.line());
-        assert!(!folder.path().join("a").exists(), "nothing is made");
+        assert!(!folder.path().join("a").exists(), "no folder is created");
     }
 
     #[test]

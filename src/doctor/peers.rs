@@ -1,5 +1,5 @@
-//! Information about one other peer, and the findings that follow. This module has no socket and no
-//! clock: the doctor records, this module judges.
+//! Collects information about another peer, and makes findings from it. This module has no socket and no
+//! clock: the doctor records the information.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,10 +16,10 @@ use crate::protocol::about::{About, Role};
 use crate::protocol::message::VERSION;
 use crate::session::Session;
 
-/// Difference of clocks in seconds above which receipts and logs are hard to compare (guess); the
+/// If two clocks differ by more seconds than this, receipts and logs are hard to compare (guess). The
 /// protocol does not depend on clocks.
 const CLOCK: f64 = 60.0;
-/// Duration of a sum in seconds above which there is a warning (guess).
+/// If a sum takes more seconds than this, there is a warning (guess).
 const LONG_SUM: f64 = 60.0;
 /// Maximum number of addresses of a peer that are tried and shown.
 pub(crate) const TRIED: usize = 8;
@@ -78,31 +78,31 @@ pub(crate) struct Other {
     pub(crate) name: String,
     /// Addresses in the session file.
     pub(crate) file: Vec<Multiaddr>,
-    /// True if the session has relays, and so hole punching.
+    /// True if the session has relays. It then also uses hole punching.
     pub(crate) relays: bool,
     /// Addresses from mDNS.
     pub(crate) found: BTreeSet<Multiaddr>,
     /// Results of plain connections; `None` while an address is being tried.
     pub(crate) touched: BTreeMap<Multiaddr, Option<Touch>>,
-    /// Address at which it was last up.
+    /// Address at which the peer was last up.
     pub(crate) up: Option<Multiaddr>,
-    /// Reasons why connections failed, by address; true if the peer had shown its identity.
+    /// For each address, why the connection failed, and whether the peer had shown its identity before.
     pub(crate) not_up: BTreeMap<Multiaddr, (bool, String)>,
-    /// Other identities at its addresses.
+    /// Other identities that answered at the peer's addresses.
     pub(crate) others: BTreeMap<Multiaddr, PeerId>,
     pub(crate) about: Option<About>,
-    /// Version and session of its hello, for a peer that answers no questions.
+    /// Version and session in the peer's hello, if the peer answers no questions.
     pub(crate) hello: Option<(u16, [u8; 32])>,
     pub(crate) unanswered: Option<String>,
-    /// Port of this machine that it was asked to connect to.
+    /// Port of this machine that the peer was asked to connect to.
     pub(crate) asked: Option<u16>,
-    /// Last answers; those with rates once they exist.
+    /// The last answers of the peer; if any have rates, the last with rates.
     pub(crate) answers: Option<Answers>,
-    /// Number of its questions to this machine that were answered.
+    /// Number of the peer's questions that this machine has answered.
     pub(crate) was_probed: u32,
 }
 
-/// Data of this side that the judgement of a peer needs.
+/// Information about this machine that the findings need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Here<'a> {
     pub(crate) session: &'a Session,
@@ -119,7 +119,7 @@ pub(crate) struct Here<'a> {
 }
 
 impl Other {
-    /// Returns whether it would take part in this session now.
+    /// Returns whether the peer would take part in this session now.
     pub(crate) fn is_ready(&self, session: &Session) -> bool {
         let same = |version, id| version == VERSION && id == session.id().0;
         match (&self.about, &self.hello) {
@@ -129,8 +129,8 @@ impl Other {
         }
     }
 
-    /// Returns whether the information is complete: all our questions are answered, and those of another
-    /// doctor too.
+    /// Returns whether the information is complete: the peer has answered all questions and, if it runs the
+    /// doctor too, its own questions have been answered.
     pub(crate) fn is_complete(&self) -> bool {
         let asked =
             self.answers.as_ref().is_some_and(|answers| answers.rates.is_some()) || self.unanswered.is_some();
@@ -138,7 +138,7 @@ impl Other {
         asked && served && self.touched.values().all(Option::is_some)
     }
 
-    /// Returns all findings. `missing` is the level of a problem that keeps this peer out.
+    /// Returns all findings. `missing` is the level of a problem that prevents this peer from taking part.
     pub(crate) fn findings(&self, here: Here<'_>, missing: Level) -> Vec<Finding> {
         let mut findings = match (&self.about, &self.hello) {
             (None, None) => self.not_there(here, missing),
@@ -228,7 +228,7 @@ impl Other {
                           5353 for multicast";
             findings.push(Finding::new(Level::Note, "mdns", text).advise(advice));
         }
-        // Addresses that work need no further line.
+        // Addresses that work do not get another line.
         for (address, touch) in self.touched.iter().filter(|(address, _)| self.file.contains(address)) {
             if let Some(touch) = touch
                 && *touch != Touch::Connected
@@ -266,8 +266,8 @@ impl Other {
             );
             findings.push(Finding::new(missing, "probe", text).advise("install the same flyswarm on both"));
         }
-        // A peer that showed its identity was there; the reason why it left is more useful than the
-        // present state of its addresses.
+        // If the peer has shown its identity, it can be reached. So the reason why it left is more useful
+        // than the present state of its addresses.
         let mut known: Vec<_> = self.not_up.iter().filter(|(_, (known, _))| *known).collect();
         known.sort_by_key(|(address, _)| !self.file.contains(address) && !self.found.contains(address));
         if let Some((address, (_, why))) = known.first() {
@@ -359,7 +359,7 @@ fn duration(time: Duration) -> String {
 }
 
 fn rate(bytes: f64) -> String {
-    // Positive and below 10^19: a transfer takes at least 10 microseconds.
+    // The number is positive and below 10^19, because a transfer takes at least 10 microseconds.
     format!("{}/s", megabytes(bytes as u64))
 }
 

@@ -8,7 +8,8 @@ use super::finding::{Finding, Level};
 use super::peers::Touch;
 use crate::net::{Multiaddr, PeerId};
 
-/// The relays: address of each, and whether it gave this machine a reservation; `None` until it answers.
+/// The relays: for each relay, its address and whether it gave this machine a reservation (`None` until it
+/// answers).
 #[derive(Debug, Default)]
 pub(crate) struct Relays(BTreeMap<PeerId, (Multiaddr, Option<bool>)>);
 
@@ -33,7 +34,7 @@ impl Relays {
         self.0.values().all(|(_, known)| known.is_some())
     }
 
-    /// Returns a line for each relay. Without a reservation a plain connection is tried.
+    /// Returns a line for each relay. If a relay gave no reservation, tries a plain connection.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         self.0.iter().map(|(relay, (address, known))| finding(relay, address, *known == Some(true))).collect()
     }
@@ -79,7 +80,7 @@ mod tests {
         };
         relays.note(&place(&all[0]), false);
         relays.note(&place(&(PeerId::random(), at(1))), true);
-        assert!(!relays.are_heard(), "one that is not in the file says nothing of those that are");
+        assert!(!relays.are_heard(), "a relay that is not in the file does not count");
         relays.note(&place(&all[1]), false);
         assert!(relays.are_heard());
         let said = |relays: &Relays| relays.findings().iter().map(|f| format!("{f:?}")).collect::<String>();

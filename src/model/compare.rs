@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Model;
 
-/// A difference: its subject, and its value in each model.
+/// A difference: its subject, and the value in each of the two models.
 pub(crate) type Line = (&'static str, String, String);
 
 /// Compares peers, columns, settings and training rows of two models.

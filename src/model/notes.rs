@@ -1,4 +1,4 @@
-//! Lines for the user on rows that a model or a network is used with.
+//! Lines for the user about rows that are used with a model or a network.
 
 use flyswarm_data::notices::listed;
 
@@ -7,10 +7,10 @@ use super::outside::ColumnRange;
 use crate::data::Loaded;
 use crate::data::prepare::TableSchema;
 
-/// Maximum number of categories in a line.
+/// Maximum number of categories that a line lists.
 const SHOWN: usize = 8;
 
-/// Returns a line on how columns were matched with those of the model by their names.
+/// Returns a line about how columns were matched by name with those of the model.
 pub(crate) fn matched(model: &Model, loaded: &Loaded) -> Option<&'static str> {
     match (model.columns().is_empty(), loaded.columns.is_empty()) {
         _ if model.preparation().is_some() => None,
@@ -27,7 +27,7 @@ pub(crate) fn matched(model: &Model, loaded: &Loaded) -> Option<&'static str> {
     }
 }
 
-/// Returns a line on labelled rows without the group column.
+/// Returns a line if labelled rows lack the group column.
 pub(crate) fn ungrouped(table: &TableSchema, loaded: &Loaded) -> Option<String> {
     let group = table.group.as_ref().filter(|_| loaded.data.groups().is_none())?;
     Some(format!(
@@ -36,13 +36,13 @@ pub(crate) fn ungrouped(table: &TableSchema, loaded: &Loaded) -> Option<String> 
     ))
 }
 
-/// Returns a line on columns that were left out because nothing describes them.
+/// Returns a line about columns that were left out because they are not described.
 pub(crate) fn left_out(loaded: &Loaded) -> Option<String> {
     let names = loaded.left_out.iter().map(|name| format!("{name:?}"));
     (!loaded.left_out.is_empty()).then(|| listed("columns that are not described are ignored", names))
 }
 
-/// Returns a line on levels that the model does not have.
+/// Returns a line about levels that the model does not have.
 pub(crate) fn unseen(loaded: &Loaded) -> Option<String> {
     let shown = loaded.unseen.iter().take(SHOWN);
     let shown = shown.map(|unseen| format!("{:?} {:?} in {} rows", unseen.column, unseen.level, unseen.rows));
@@ -54,7 +54,7 @@ pub(crate) fn unseen(loaded: &Loaded) -> Option<String> {
     (!shown.is_empty()).then(|| format!("unknown categories, treated as missing: {shown}{more}"))
 }
 
-/// Returns a line on rows far outside the model's training range.
+/// Returns a line about rows that are far outside the range of the model's training rows.
 pub(crate) fn outside(model: &Model, loaded: &Loaded) -> Option<String> {
     let (columns, rows) = model.outside(&loaded.data);
     let shown = columns.iter().map(|outside| {

@@ -1,6 +1,6 @@
-//! A network as a graph of ONNX (<https://onnx.ai/onnx/repo-docs/IR.html>, IR version 8, operators of
-//! version 17): scaling, layers and the class. It has only the messages of `onnx.proto` that such a
-//! graph needs.
+//! Writes a network as an ONNX graph (<https://onnx.ai/onnx/repo-docs/IR.html>, IR version 8, operators of
+//! version 17) with scaling, layers and the class. This module has only the messages of `onnx.proto` that
+//! such a graph needs.
 
 use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_learn::learner::{Architecture, Classifier};
@@ -14,7 +14,7 @@ const DOUBLE: i32 = 11;
 /// Values of `AttributeProto.AttributeType`.
 const INT: i32 = 2;
 const INTS: i32 = 7;
-/// Minimum length of a row, so that rows of zeros stay zeros.
+/// A row is divided by at least this length, so that a row of zeros stays a row of zeros.
 const TINY: f64 = 1e-300;
 
 /// Messages of `onnx.proto` with the fields that are used here.
@@ -76,7 +76,7 @@ fn ints(name: &str, values: &[i64]) -> Attribute {
     Attribute { name: name.into(), ints: values.into(), kind: INTS, ..Attribute::default() }
 }
 
-/// A graph that is built node by node; the last result is the next node's first input.
+/// A graph that is built node by node. The last result is the first input of the next node.
 #[derive(Default)]
 struct Graph {
     message: GraphProto,
@@ -109,7 +109,7 @@ impl Graph {
         output.clone_into(&mut self.last);
     }
 
-    /// Adds a node over the last result and `more`.
+    /// Adds a node with the inputs last result and `more`.
     fn then(&mut self, operator: &str, more: &[&str], attributes: &[Attribute]) {
         let first = self.last.clone();
         let inputs: Vec<&str> = std::iter::once(&*first).chain(more.iter().copied()).collect();
@@ -130,7 +130,7 @@ impl Graph {
         self.then("Div", &[&length], &[]);
     }
 
-    /// Adds the scaling: rows are scaled in binary64 as in the program, then converted to binary32 for
+    /// Adds the scaling: as in the program, rows are scaled in binary64 and then converted to binary32 for
     /// the network.
     fn scale(&mut self, scaler: &Scaler) {
         let d = scaler.features();
@@ -192,7 +192,7 @@ impl Graph {
         }
     }
 
-    /// Adds the layers: the shape of a convolution's image is channels, height and width.
+    /// Adds the layers. The shape of a convolution's image is channels, height and width.
     fn layers(&mut self, network: &Classifier) {
         let tensors = network.network().tensors();
         for tensor in &tensors {
@@ -230,7 +230,8 @@ impl Graph {
     }
 }
 
-/// Describes an input or output: rows x `columns`, or one number per row without columns.
+/// Describes an input or output. Its shape is rows x `columns` or, if `columns` is `None`, one number per
+/// row.
 fn value(name: &str, elem_type: i32, columns: Option<usize>) -> ValueInfo {
     let mut dim = vec![Dimension { value: None, param: Some("rows".into()) }];
     dim.extend(columns.map(|columns| Dimension { value: Some(columns as i64), param: None }));
@@ -243,8 +244,7 @@ pub(crate) fn expects(network: &Classifier) -> String {
     let features = network.scaler().features();
     let columns = match network.preparation() {
         Some(_) => {
-            ", the numbers that the described columns become (metadata: columns); the graph does not \
-                    prepare a table"
+            ", made from the table as the metadata entry `columns` describes; the graph itself prepares no table"
         }
         None => ", unscaled: scaling is part of the graph",
     };

@@ -1,5 +1,6 @@
-//! libp2p behaviours for connections with relays only. Identify gives this node its address as the relay
-//! sees it, and ping detects that a relay is gone. Peers use neither between each other.
+//! libp2p behaviours that are used only on connections with relays. By identify, a relay tells this node the
+//! address at which it sees the node. Ping detects that a relay is gone. Connections between peers use
+//! neither.
 
 use std::collections::BTreeSet;
 use std::task::{Context, Poll};
@@ -17,8 +18,8 @@ use libp2p::{identify, ping};
 use super::PeerId;
 use super::ping::{INTERVAL, TIMEOUT};
 
-/// Makes an identify behaviour that reports to the other end its observed address, but none of this
-/// machine's own addresses.
+/// Makes an identify behaviour that tells the other end the address at which it is seen, but no addresses of
+/// this machine.
 pub(super) fn identify(keypair: &Keypair) -> identify::Behaviour {
     let config = identify::Config::new("/flyswarm/5".to_owned(), keypair.public());
     identify::Behaviour::new(
@@ -31,8 +32,8 @@ pub(super) fn ping() -> ping::Behaviour {
     ping::Behaviour::new(ping::Config::new().with_interval(INTERVAL).with_timeout(TIMEOUT))
 }
 
-/// Returns the connection that does not answer, if this ping event reports one. libp2p does not report a
-/// first failure, and the second failure may belong to a new substream.
+/// Returns the connection that does not answer, if this ping event reports one. libp2p does not report the
+/// first failure. The second failure may belong to a new substream.
 pub(super) fn silent(event: &ping::Event) -> Option<ConnectionId> {
     match event.result {
         Ok(_) | Err(ping::Failure::Unsupported) => None,

@@ -1,20 +1,22 @@
-//! Connections: admission, one connection per peer, redialling, and the order of the caller's events.
+//! Manages connections: which are admitted, the single connection for each peer, when peers are dialled
+//! again, and the order of the caller's events.
 //!
-//! **Admission.** Noise shows the identity of the other end. Unless that is a peer of the roster that is
-//! not banned, the connection is refused before any substream of ours.
+//! **Admission.** Noise shows the identity of the other end. If this is not a peer of the roster, or if the
+//! peer is banned, the connection is refused before this node opens a substream.
 //!
 //! **One connection.** Both peers of a pair may dial at once. The peer with the smaller `PeerId`
-//! *chooses*: it keeps the first established connection that it sees, regardless of the dialling side,
-//! and refuses every other until that one is closed. To choose a connection it opens its two substreams
-//! on it at once. The other peer accepts all connections (up to [`SPARE`]) and opens its own substreams
-//! only on a connection with a substream of the chooser. If the chooser opens substreams on a second
-//! connection, the first one is dead. So both keep the same connection without negotiation.
+//! *chooses*: it keeps the first established connection that it sees, regardless of which side dialled, and
+//! refuses all others until this one is closed. It shows its choice by opening its two substreams at once.
+//! The other peer accepts up to [`SPARE`] connections, but opens its own substreams only on a connection on
+//! which the chooser has opened one. If the chooser opens substreams on a second connection, the first one is
+//! dead. So both keep the same connection without negotiation.
 //!
-//! **Through a relay.** The chooser delays such a connection by [`PUNCH`] while libp2p's DCUtR tries to
-//! make a direct one, which then replaces it. Once a relayed connection has been chosen, it stays.
+//! **Through a relay.** The chooser waits for [`PUNCH`] before it chooses a connection through a relay. In
+//! this time libp2p's DCUtR tries to make a direct connection, which is then chosen instead. After a relayed
+//! connection has been chosen, it is kept.
 //!
-//! **Order.** `PeerUp` is queued before the handler starts to read, and the gate for frames is shut
-//! before `PeerLost` is queued ([`super::link`]). Both happen only here, so they alternate.
+//! **Order.** `PeerUp` is queued before the handler starts to read. Frames are stopped before `PeerLost` is
+//! queued ([`super::link`]). Both events are queued only in this module, so they alternate.
 
 mod tell;
 
@@ -48,20 +50,20 @@ use super::probe;
 use super::{Config, Event, PeerId};
 use crate::buffers::Buffers;
 
-/// Maximum number of simultaneous connections with one peer on the side that does not choose: one each
-/// way, and one that is dead but not yet detected.
+/// Maximum number of simultaneous connections with one peer on the side that does not choose: one that each
+/// side has dialled, and one that is dead but not yet detected as such.
 const SPARE: usize = 3;
-/// Delay after which a relayed connection is chosen if hole punching has made no direct one. Hole
-/// punching takes about seven round trips, and a second more if a packet is lost (guess).
+/// Time after which a relayed connection is chosen, if hole punching has not made a direct one. Hole punching
+/// takes about seven round trips, and a second more if a packet is lost (guess).
 const PUNCH: Duration = Duration::from_secs(4);
 /// Interval between checks of the peers to dial.
 const TICK: Duration = Duration::from_millis(50);
-/// Interval within which a stranger is reported once.
+/// A stranger is reported at most once in this time.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
-/// Maximum number of strangers that are remembered, and so reported within that interval (guess).
+/// Maximum number of strangers that are remembered, so that they are not reported again too soon (guess).
 const STRANGERS: usize = 256;
 
-/// The way in which a stranger was met. The order of the two is chance, and they mean different things.
+/// How a stranger was met. The two cases are remembered separately, because they have different causes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Met {
     Calling,
@@ -69,7 +71,7 @@ enum Met {
     Answering,
 }
 
-/// Reason why a connection was refused; only libp2p sees it.
+/// Reason why a connection was refused. Only libp2p sees it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refused(&'static str);
@@ -79,9 +81,9 @@ struct Connection {
     address: Multiaddr,
     /// Time at which `PeerUp` was queued.
     up: Option<Instant>,
-    /// Time until which a direct connection may replace this one, which uses a relay.
+    /// If this connection uses a relay and waits for a direct one: the time at which the wait ends.
     held: Option<Instant>,
-    /// True if the connection is being closed: `PeerLost`, if due, has been queued.
+    /// True if the connection is being closed. If it was up, `PeerLost` has been queued.
     shut: bool,
 }
 
@@ -108,10 +110,10 @@ pub(super) struct Behaviour {
     about: Bytes,
     buffers: Buffers,
     events: EventSender,
-    /// Addresses of peers of the roster.
+    /// Limit of incoming connections without an identity. It knows the addresses of the peers.
     gate: Gate,
     peers: BTreeMap<PeerId, Peer>,
-    /// Relays, which this node dials and which are not peers of the session.
+    /// Relays that this node dials. They are not peers of the session.
     relays: BTreeSet<PeerId>,
     finishing: bool,
     strangers: BTreeMap<(IpAddr, PeerId, Met), Instant>,
@@ -170,7 +172,7 @@ impl Behaviour {
         if source == Source::Given {
             self.gate.know(&address);
         }
-        // mDNS is not authenticated, so a flood of it must not fill the caller's queue.
+        // mDNS is not authenticated, so false answers must not fill the caller's queue.
         if source == Source::Found && !self.events.is_crowded() {
             self.events.detail(Event::Found { peer, address: without_peer(address) });
         }
@@ -182,7 +184,7 @@ impl Behaviour {
         }
     }
 
-    /// Dials a peer at once if it is not connected; see [`Command::Dial`](super::Command::Dial).
+    /// Dials a peer at once if it is not connected (see [`Command::Dial`](super::Command::Dial)).
     pub(super) fn hurry(&mut self, peer: PeerId) {
         let now = Instant::now();
         if let Some(entry) = self.peers.get_mut(&peer).filter(|entry| entry.connections.is_empty()) {
@@ -190,7 +192,7 @@ impl Behaviour {
         }
     }
 
-    /// Closes every connection with the peer and admits no new one.
+    /// Closes every connection with the peer, and refuses new ones.
     pub(super) fn ban(&mut self, peer: PeerId) {
         if let Some(entry) = self.peers.get_mut(&peer) {
             entry.banned = true;
@@ -212,7 +214,7 @@ impl Behaviour {
         }
     }
 
-    /// Stops admitting and dialling peers; connections end when their queues are flushed.
+    /// Stops admitting and dialling peers. Connections end when their queues are flushed.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         let connections = self.peers.iter().flat_map(|(peer, entry)| {
@@ -320,7 +322,7 @@ impl Behaviour {
         Ok(handler)
     }
 
-    /// Closes the relayed connections that waited for a direct one, which is now open.
+    /// If connection `id` is direct, closes the relayed connections with this peer that waited for it.
     fn punched(&mut self, peer: PeerId, id: ConnectionId) {
         let Some(entry) = self.peers.get(&peer) else { return };
         if entry.connections.get(&id).is_none_or(|connection| is_relayed(&connection.address)) {
@@ -332,7 +334,7 @@ impl Behaviour {
         }
     }
 
-    /// Stops the wait of relayed connections, because no direct connection can be made.
+    /// Ends the wait of relayed connections with this peer, because no direct connection can be made.
     pub(super) fn not_punched(&mut self, peer: PeerId) {
         let now = Instant::now();
         let connections = self.peers.get_mut(&peer).into_iter().flat_map(|entry| &mut entry.connections);
@@ -341,7 +343,7 @@ impl Behaviour {
         }
     }
 
-    /// Chooses the relayed connections that have waited long enough for a direct one.
+    /// Chooses the relayed connections whose wait for a direct one is over.
     fn choose_due(&mut self) {
         let now = Instant::now();
         for (peer, entry) in &mut self.peers {
@@ -355,7 +357,7 @@ impl Behaviour {
         }
     }
 
-    /// Adds an address at which a relay sees this node; hole punching sends it to the other side.
+    /// Adds an address at which a relay sees this node. Hole punching sends it to the other side.
     pub(super) fn seen_at(&mut self, address: Multiaddr) {
         self.actions.push_back(ToSwarm::NewExternalAddrCandidate(address));
     }
@@ -376,8 +378,8 @@ impl Behaviour {
         };
         connection.up = Some(Instant::now());
         let address = connection.address.clone();
-        // Open first: the caller may send as soon as it has the event. The handler reads nothing before
-        // `Go`.
+        // The link is opened before the event is queued, because the caller may send as soon as it has the
+        // event. The handler does not read before `Go`.
         connection.link.open();
         self.events.up(Event::PeerUp { peer, address }, Arc::clone(&connection.link));
         if self.finishing {
@@ -467,7 +469,7 @@ impl Behaviour {
     }
 }
 
-/// Returns the last cause of an error, which is the most specific.
+/// Returns the text of an error's last cause, which is the most specific.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,9 +1,9 @@
 //! Decides when and at which address to dial one peer. It has no clock and no sockets: the behaviour
 //! calls [`Dialer::due`].
 //!
-//! The peer with the smaller `PeerId` of a pair dials at once and again with back-off. The other peer
-//! waits for `patience` (3 s and some jitter) each time before it dials itself, in case that only it can
-//! reach the other.
+//! In each pair, the peer with the smaller `PeerId` dials at once, and after a failure again with back-off.
+//! The other peer waits for `patience` (3 s and some jitter) each time before it dials. It dials too, because
+//! perhaps only it can reach the other.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,42 +13,42 @@ use libp2p::{Multiaddr, PeerId};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// First wait after a failure; the wait doubles (design: 0.2 s up to 5 s).
+/// First wait after a failure. The wait doubles each time (design: 0.2 s up to 5 s).
 const FIRST: Duration = Duration::from_millis(200);
 /// Longest wait.
 const LONGEST: Duration = Duration::from_secs(5);
-/// A connection that lasted this long ends a series of failures (guess).
+/// If a connection has lasted for this time, the count of failures begins again (guess).
 const STABLE: Duration = Duration::from_secs(5);
 /// Time for which an address is excluded if another identity answered there (guess).
 const WRONG: Duration = Duration::from_secs(60);
-/// Addresses kept per peer in addition to those of the configuration. mDNS is not authenticated: if
-/// there are more, a failed address is replaced by a new one.
+/// Number of addresses that are kept for a peer in addition to those of the configuration. mDNS is not
+/// authenticated, so if there are more, a new address replaces one that has failed.
 const FOUND: usize = 32;
-/// Time after which a peer without own addresses is dialled through relays: mDNS may find it first, or
-/// it may dial after its patience.
+/// Time after which a peer without known addresses is dialled through relays. Before that, mDNS may find the
+/// peer, or the peer may dial after its own patience.
 const SOUGHT: Duration = Duration::from_secs(5);
 /// Number of failed dials at a peer's own addresses after which relays are tried too.
 const TRIED: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Given by the configuration or the caller.
+    /// The configuration or the caller gave the address.
     Given,
-    /// Found by mDNS.
+    /// mDNS found the address.
     Found,
-    /// Address through a relay of the configuration, for a peer that cannot be reached otherwise.
+    /// The address uses a relay of the configuration, for a peer that cannot be reached in another way.
     Relayed,
 }
 
 #[derive(Debug)]
 pub(super) struct Dialer {
-    /// Minimum wait before a dial: zero for the peer that dials first.
+    /// Minimum wait before a dial. It is zero at the peer that dials first.
     patience: Duration,
     seed: [u8; 32],
     attempts: u64,
     failures: u32,
     next: Instant,
-    /// Start of the time without a connection.
+    /// Time at which the last connection ended or, before the first one, the start.
     since: Instant,
     addresses: BTreeMap<Multiaddr, Place>,
 }
@@ -57,7 +57,7 @@ pub(super) struct Dialer {
 #[derive(Debug)]
 struct Place {
     source: Source,
-    /// Time since which the address is excluded, because another identity answered there.
+    /// Time until which the address is excluded, because another identity answered there.
     left_out: Option<Instant>,
     failures: u32,
 }
@@ -133,7 +133,7 @@ impl Dialer {
         (!addresses.is_empty()).then(|| addresses.into_iter().map(|(address, _)| address.clone()).collect())
     }
 
-    /// Dials at the next occasion, because the caller waits for this connection.
+    /// Makes the next dial due now, because the caller waits for this connection.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.next = now;
     }
@@ -153,7 +153,7 @@ impl Dialer {
         self.wait(wait, now);
     }
 
-    /// Records that the last connection ended after `stood`.
+    /// Records that the last connection ended after it had lasted for `stood`.
     pub(super) fn lost(&mut self, stood: Duration, now: Instant) {
         if stood >= STABLE {
             self.failures = 0;
@@ -162,8 +162,9 @@ impl Dialer {
         self.failed(now);
     }
 
-    /// Waits up to a quarter longer than asked, so that peers that lost each other at once do not redial
-    /// at once. The jitter need not be secret: a hash of both names and a counter is enough.
+    /// Waits for `wait` and up to a quarter longer, so that peers that lost each other at the same time do
+    /// not dial again at the same time. The jitter need not be secret, so a hash of both names and a counter
+    /// is enough.
     fn wait(&mut self, wait: Duration, now: Instant) {
         self.attempts += 1;
         let digest =
@@ -173,8 +174,8 @@ impl Dialer {
     }
 }
 
-/// Returns whether this peer dials first and chooses among connections: the smaller `PeerId` of a pair
-/// does, in the order of the bytes.
+/// Returns whether this peer dials first and chooses among connections. In each pair, this is the peer whose
+/// `PeerId` is smaller in the order of the bytes.
 pub(super) fn dials_first(local: PeerId, remote: PeerId) -> bool {
     local < remote
 }
@@ -184,7 +185,7 @@ pub(crate) fn is_relayed(address: &Multiaddr) -> bool {
     address.iter().any(|part| matches!(part, Protocol::P2pCircuit))
 }
 
-/// Removes a trailing `/p2p/...`: the roster already gives the expected peer.
+/// Removes a trailing `/p2p/...`, because the roster already names the expected peer.
 pub(super) fn without_peer(mut address: Multiaddr) -> Multiaddr {
     if matches!(address.iter().last(), Some(Protocol::P2p(_))) {
         address.pop();
@@ -273,7 +274,7 @@ mod tests {
         let now = Instant::now();
         let mut dialer = Dialer::new(small, large, PATIENCE, now);
         dialer.add(address(9), Source::Relayed);
-        assert_eq!(dialer.due(now + SOUGHT / 2), None, "mDNS may find it yet");
+        assert_eq!(dialer.due(now + SOUGHT / 2), None, "mDNS may still find it");
         assert_eq!(dialer.due(now + SOUGHT), Some(vec![address(9)]));
         dialer.add(address(1), Source::Found);
         assert_eq!(dialer.due(now + SOUGHT), Some(vec![address(1)]));
@@ -283,9 +284,17 @@ mod tests {
             dialer.failed(later);
             later = dialer.next;
         }
-        assert_eq!(dialer.due(later).map(|all| all.len()), Some(2), "both, for the first may come back");
+        assert_eq!(
+            dialer.due(later).map(|all| all.len()),
+            Some(2),
+            "both addresses, because the first may work again"
+        );
         dialer.lost(STABLE, later);
-        assert_eq!(dialer.due(dialer.next), Some(vec![address(1)]), "what stood is tried first again");
+        assert_eq!(
+            dialer.due(dialer.next),
+            Some(vec![address(1)]),
+            "an address that worked is tried first again"
+        );
     }
 
     #[test]
@@ -306,7 +315,7 @@ mod tests {
         let now = Instant::now();
         let mut dialer = Dialer::new(small, large, PATIENCE, now);
         let dialled = |dialer: &Dialer, port| dialer.due(now).is_some_and(|all| all.contains(&address(port)));
-        // Sixteen false addresses leave room; all are dialled at once.
+        // Sixteen false addresses do not fill the list. All addresses are dialled at the same time.
         (1..=16).for_each(|port| dialer.add(address(port), Source::Found));
         dialer.add(address(1000), Source::Found);
         assert!(dialled(&dialer, 1000));
@@ -319,7 +328,7 @@ mod tests {
         }
         dialer.add(address(1000), Source::Found);
         assert!(dialled(&dialer, 1000));
-        // An address that has not failed stays, regardless of the number of later addresses.
+        // An address that has not failed is kept, regardless of the number of later addresses.
         (501..=900).for_each(|port| dialer.add(address(port), Source::Found));
         assert!(dialled(&dialer, 1000));
         assert_eq!(dialer.due(now).map(|all| all.len()), Some(FOUND));

@@ -1,8 +1,8 @@
 //! Runs one [`Node`] over libp2p: its thread, clock, timers, jobs and disk.
 //!
-//! The calling thread runs the node's state machine. The network runs on its own threads and jobs on
-//! rayon's, so that neither computing nor writing delays a ping. The state machine takes its inputs one
-//! by one: finished jobs first, then due timers, then events of the network.
+//! The calling thread runs the node's state machine. The network has its own threads, and jobs run on those
+//! of rayon. So neither computing nor writing delays a ping. The state machine takes its inputs one by one:
+//! finished jobs first, then due timers, then events of the network.
 
 mod addresses;
 mod clock;
@@ -39,11 +39,10 @@ pub use interpose::{Interpose, Sent};
 pub use trace::Trace;
 pub use usage::{Spent, Usage};
 
-/// Time for which a leaving node waits until its last frames are read.
+/// Longest time for which a leaving node waits until its last frames have been read.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Size of a vector in bytes from which its record is written on another thread: even slow disks write
-/// less than this within a heartbeat.
+/// Larger records, in bytes, are written on another thread. Even slow disks write this within a heartbeat.
 const LARGE: usize = 4 << 20;
 
 /// Interval between two snapshots of a watched node.
@@ -77,11 +76,11 @@ pub struct NodeConfig {
     pub trace: Option<Arc<Trace>>,
     /// Layer between the node and its network, if any.
     pub interpose: Option<Box<dyn Interpose>>,
-    /// Peers that had no result when this peer left: it only serves them, and ends when they have it.
+    /// Peers without a result when this peer left. If there are any, this run only serves them.
     pub serves: Vec<Peer>,
     /// Returns the reason for the other peers' logs if this peer cannot finish the session.
     pub farewell: fn(&Session, &Ending) -> Option<String>,
-    /// Flag to leave; set it, then wake the driver.
+    /// Flag that makes the node leave. Set it, then wake the driver.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -92,7 +91,7 @@ pub enum Report<'a> {
     Started(Handle),
     /// The node listens at this address.
     Listening(&'a Multiaddr),
-    /// A listener broke.
+    /// A listener failed.
     ListenFailed(&'a Multiaddr, &'a str),
     /// Another node uses this node's identity.
     Twin(&'a Multiaddr),
@@ -119,7 +118,7 @@ pub enum Report<'a> {
 /// Status of a node.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Event that it waits for, the peers concerned, and the remaining time.
+    /// Event that the node waits for, the peers concerned, and the remaining time.
     pub(crate) waits: Option<(Awaited, Vec<Peer>, Option<Duration>)>,
     /// All other peers of the roster.
     pub(crate) links: Vec<Traffic>,
@@ -131,14 +130,14 @@ pub(crate) struct Traffic {
     pub(crate) peer: Peer,
     /// Round trip of the last ping on the open connection.
     pub(crate) round_trip: Option<Duration>,
-    /// True if that connection uses a relay.
+    /// True if the open connection uses a relay.
     pub(crate) relayed: bool,
-    /// Bytes of frames.
+    /// Bytes of frames that were sent.
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-/// A handle for other threads: to add addresses, and to wake the driver after setting `stop`.
+/// A handle for other threads. It adds addresses, and wakes the driver after `stop` was set.
 #[derive(Clone, Debug)]
 pub struct Handle {
     addresses: mpsc::Sender<(PeerId, Multiaddr)>,
@@ -153,7 +152,7 @@ impl Handle {
         }
     }
 
-    /// Makes the driver look at its `stop` flag.
+    /// Makes the driver check its `stop` flag.
     pub fn wake(&self) {
         self.waker.wake();
     }
@@ -168,16 +167,16 @@ pub enum DriverError {
     /// The network did not start, or has stopped.
     #[error(transparent)]
     Net(#[from] NetError),
-    /// The records on disk do not fit the session.
+    /// The records on disk do not match the session.
     #[error(transparent)]
     Restore(#[from] RestoreError),
     /// An address in the session file is invalid.
     #[error("address {0:?} of {1} in the session file: {2}")]
     Address(String, String, String),
-    /// The session cannot be finished here.
+    /// The session cannot be finished at this peer.
     #[error(transparent)]
     Ended(#[from] Ending),
-    /// The user stopped it.
+    /// The user stopped the node.
     #[error("left the session before it was finished")]
     Stopped,
 }
@@ -193,9 +192,9 @@ struct Driver<'a> {
     peers: BTreeMap<PeerId, Peer>,
     ids: Vec<PeerId>,
     me: Peer,
-    /// Peers that were blamed: their frames that are still on the way are not read.
+    /// Peers that were blamed. Their frames are no longer read.
     banned: BTreeSet<Peer>,
-    /// Peers with another session file, since they were last greeted.
+    /// Peers that were found to have another session file.
     refused: BTreeSet<Peer>,
     /// Peers whose connection uses a relay.
     relayed: BTreeSet<Peer>,
@@ -219,10 +218,10 @@ struct Driver<'a> {
     over: Option<Result<(), DriverError>>,
 }
 
-/// Runs a node until it has finished; the result comes as [`Event::Finished`] in between.
+/// Runs a node until it has finished. Before that, the result is reported as [`Event::Finished`].
 ///
 /// # Errors
-/// [`DriverError`]; persisted data is not lost.
+/// [`DriverError`]. Data on disk is not lost.
 pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage, DriverError> {
     let ctx = plan.ctx.clone();
     let report = &mut |told: Report<'_>| {
@@ -297,10 +296,10 @@ pub fn run(plan: NodeConfig, report: &mut dyn FnMut(Report<'_>)) -> Result<Usage
     if let Err(DriverError::Ended(ending)) = &result
         && let Some(reason) = (plan.farewell)(session, ending)
     {
-        // A network that has stopped has no peers to tell.
+        // If the network has stopped, there are no peers to tell.
         let _ = driver.network.send(Command::TellReason(reason));
     }
-    // A peer that does not read its last frames in time is not an error.
+    // It is not an error if a peer does not read its last frames in time.
     let _ = driver.network.shutdown(FLUSH);
     result.map(|()| usage)
 }
@@ -338,7 +337,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reports the status of a watched node, if that is due.
+    /// Reports the status of a watched node, if this is due.
     fn look(&mut self) {
         let now = now_instant();
         if self.look.is_none_or(|look| now < look) {
@@ -464,8 +463,8 @@ impl Driver<'_> {
                 Action::Compute(job) => self.compute(job),
                 Action::Persist(record) => {
                     if let Err(error) = self.persist(&record) {
-                        // No later message may leave: it may depend on the record, which would not
-                        // survive.
+                        // No later message may be sent, because it may depend on the record, which was not
+                        // saved.
                         self.over = Some(Err(error.into()));
                         return;
                     }
@@ -519,7 +518,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Writes a record. While a large one is written, the other peers receive heartbeats.
+    /// Writes a record. While a large record is written, the other peers receive heartbeats.
     fn persist(&mut self, record: &Record) -> Result<(), StoreError> {
         if let Some(trace) = &self.trace {
             trace.record(self.now(), self.me, &record.name());
@@ -538,7 +537,8 @@ impl Driver<'_> {
                         let frame = wire::encode(message);
                         let channel = to_net(frame.channel);
                         let frame = Frame { header: frame.header, payload: frame.payload };
-                        // If the network has stopped, the next call that needs it returns the error.
+                        // An error is ignored: if the network has stopped, the next call that needs it
+                        // returns the error.
                         let _ = network.send(Command::Send { to: ids[to.index()], channel, frame });
                     }
                 },
@@ -554,7 +554,7 @@ impl Driver<'_> {
         }
         let (sender, waker) = (self.job_sender.clone(), self.network.waker());
         rayon::spawn(move || {
-            // The driver may have ended in the meantime.
+            // An error is ignored, because the driver may have ended.
             let _ = sender.send(job.run());
             waker.wake();
         });
@@ -577,8 +577,8 @@ impl Driver<'_> {
         if let Some((_, last)) = self.usage.stages.last_mut() {
             last.seconds += spent;
         }
-        // A repeated view passes through its stages again: their costs are added up, and the entry moves
-        // to the end.
+        // In a repeated view a stage is entered again. The costs are added up, and the entry moves to the
+        // end.
         let known = self.usage.stages.iter().position(|(known, _)| *known == stage);
         let entry = known.map_or((stage, Spent::default()), |at| self.usage.stages.remove(at));
         self.usage.stages.push(entry);

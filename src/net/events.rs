@@ -1,7 +1,8 @@
-//! Queue of events to the caller. Taking an event moves the caller's view: see [`super::link`].
+//! The queue of events for the caller. When the caller takes an event, its view of the connections changes
+//! (see [`super::link`]).
 //!
-//! The queue has no length limit of its own; its inputs are bounded at the source. Frames stop at their
-//! connection's account. Each connection makes only a few other events, and no connection is admitted while
+//! The queue itself has no length limit, but its sources are limited. Frames are limited by the account of
+//! their connection. Each connection causes only a few other events, and no connection is admitted while
 //! [`EventSender::is_crowded`] is true.
 
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub(super) struct EventSender {
 impl EventSender {
     pub(super) fn frame(&self, event: Event, link: Arc<Link>, cost: usize) {
         if let Event::Frame { channel, .. } = event {
-            // A caller that has dropped its receiver takes no frames: their account stays full and
+            // If the caller has dropped its receiver, it takes no frames. So the account stays full, and
             // reading stops.
             let _ = self.queue.send((event, Effect::Taken(link, channel, cost)));
         }
@@ -87,8 +88,8 @@ impl Waker {
     }
 }
 
-/// Receiving end of the queue. While the caller takes no events, received frames wait up to a bound, and
-/// further frames stay with their senders.
+/// Receiving end of the queue. While the caller takes no events, received frames wait here up to a limit, and
+/// further frames wait at their senders.
 #[derive(Debug)]
 pub struct Events {
     queue: Receiver<(Event, Effect)>,
@@ -141,8 +142,8 @@ pub(super) fn queue(links: Links, details: bool) -> (EventSender, Events) {
     (events, Events { queue: receiver, waiting, links })
 }
 
-/// Makes a text that the other side may have chosen safe to print: short, and without effect on a
-/// terminal.
+/// Makes a text safe to print that the other side may have chosen. The result is short and has no control
+/// characters.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().take(300).map(|c| if crate::session::printable(c) { c } else { ' ' }).collect()
 }

@@ -1,7 +1,8 @@
 //! The reason why a peer leaves: `/flyswarm/leave/1` (spec, section 6, *Leaving*).
 //!
-//! A peer that leaves for a reason that the others may know writes it before it ends its frames, and waits
-//! until it is read. It is a claim of that peer, and nothing but the user's log depends on it.
+//! If a peer leaves for a reason that the others may know, it writes the reason before it ends its frames,
+//! and waits until the reason is read. The reason is only a claim of this peer, and is used only for the
+//! user's log.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -16,10 +17,10 @@ use tokio::time::timeout;
 pub(super) const PROTOCOL: &str = "/flyswarm/leave/1";
 /// Longest reason in bytes.
 pub(super) const MAX_REASON: usize = 512;
-/// Time limit for the other side to read it.
+/// Time limit for the other side to read the reason.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Reasons of both sides of a connection.
+/// The reasons of both sides of a connection.
 #[derive(Default)]
 pub(super) struct Farewell {
     /// Reason that waits for its substream.
@@ -30,7 +31,7 @@ pub(super) struct Farewell {
 }
 
 impl Farewell {
-    /// Takes this node's reason; its substream must then be opened.
+    /// Sets this node's reason. A substream for it must then be opened.
     pub(super) fn say(&mut self, reason: String) {
         self.to_say = Some(reason);
     }
@@ -52,7 +53,7 @@ impl Farewell {
         }
     }
 
-    /// Returns whether this node's reason is still on its way.
+    /// Returns whether this node's reason has not been read yet.
     pub(super) fn is_saying(&self) -> bool {
         self.to_say.is_some() || self.saying.is_some()
     }
@@ -85,7 +86,7 @@ async fn say(mut stream: Stream, reason: String) {
         // The other side ends the substream when it has read the reason.
         stream.read(&mut [0]).await
     };
-    // Without an answer this node leaves without a reason.
+    // If the other side does not answer in time, this node leaves anyway.
     let _ = timeout(PATIENCE, written).await;
 }
 

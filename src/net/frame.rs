@@ -7,8 +7,8 @@
 //! payload the rest
 //! ```
 //!
-//! A reader allocates nothing before the length has passed the check against `max_frame`, and then one
-//! buffer of that length; header and payload are slices of it.
+//! A reader first checks the length against `max_frame`, and only then allocates one buffer of this length.
+//! Header and payload are slices of the buffer.
 
 use std::io;
 use std::pin::Pin;
@@ -24,18 +24,18 @@ use crate::buffers::{Buffer, Buffers};
 const LENGTH: usize = 4;
 /// Bytes of the header's length field.
 const HEADER_LENGTH: usize = 4;
-/// Largest piece of a write. Yamux in Rust refuses frames over 1 MiB, and other implementations send one
-/// write as one frame (measured); 64 KiB suit every implementation.
+/// Largest piece that is written at once. Other implementations of Yamux send each write as one frame, and
+/// Yamux in Rust refuses frames over 1 MiB (measured). 64 KiB are accepted by every implementation.
 pub(super) const PIECE: usize = 64 * 1024;
-/// Largest payload that is copied behind its header, so that a small frame is one write (guess).
+/// Largest payload that is copied after its header, so that a small frame needs only one write (guess).
 const SMALL_PAYLOAD: usize = 4 * 1024;
 
-/// A frame: a header and a payload, both opaque here.
+/// A frame: a header and a payload. This layer does not know their meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Frame {
-    /// Header; may be empty.
+    /// Header, which may be empty.
     pub header: Bytes,
-    /// Payload; may be empty.
+    /// Payload, which may be empty.
     pub payload: Bytes,
 }
 
@@ -67,9 +67,9 @@ pub(super) struct Reader {
     max_frame: usize,
     buffers: Buffers,
     prefix: [u8; LENGTH],
-    /// `None` while the prefix is read.
+    /// Buffer for the rest of the frame; `None` while the length fields are read.
     body: Option<Buffer>,
-    /// Bytes read of the prefix, or of the body once it exists.
+    /// Number of bytes that were read of the length fields or, after them, of the body.
     filled: usize,
     /// Bytes read since the beginning.
     total: u64,
@@ -182,7 +182,7 @@ impl Writer {
         Self { head: head.freeze(), payload, piece }
     }
 
-    /// Writes the frame; ready when all of it has been given to the substream.
+    /// Writes the frame. Ready when all of it has been given to the substream.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,14 +1,15 @@
-//! Limits connections that have not shown their identity. Beyond the limit the oldest one is dropped,
-//! not the newest one refused. So a peer that occupies places without using them excludes no other peer.
+//! Limits the number of connections that have not shown their identity. If there are too many, the oldest is
+//! dropped; the newest is not refused. So a node that occupies places without using them cannot keep other
+//! peers out.
 //!
-//! Incoming connections are counted from their acceptance until Noise and Yamux are set up. They are
-//! counted by address (for IPv6 by /64, because one machine may own a whole /64). *Known* addresses are
-//! those in the roster and those from which a peer of the roster has proved its identity. mDNS makes no
-//! address known, because any node can send it. Strangers have few places, and known addresses keep
-//! theirs regardless of the number of strangers.
+//! Incoming connections are counted from the time when they are accepted until Noise and Yamux are set up.
+//! They are counted for each address (for IPv6 for each /64, because one machine may have a whole /64).
+//! *Known* addresses are those in the roster, and those from which a peer of the roster has proved its
+//! identity. An answer of mDNS does not make an address known, because any node can send it. Strangers have
+//! few places. The places of known addresses do not depend on the number of strangers.
 //!
-//! `libp2p-connection-limits` counts such connections too, but refuses the newest one. A behaviour can
-//! close only established connections. So this gate is between the transport and the swarm.
+//! `libp2p-connection-limits` counts such connections too, but refuses the newest one. A behaviour of libp2p
+//! can close only established connections. So this gate is between the transport and the swarm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -30,10 +31,10 @@ const PLACES: usize = 256;
 const STRANGERS: usize = 96;
 /// Number of places for one address that is not known.
 const STRANGER: usize = 16;
-/// Number of places for one known address: several peers, and strangers too, may share it.
+/// Number of places for one known address. Several peers, and strangers too, may share an address.
 const KNOWN: usize = 128;
 
-/// Waiting connections, shared between transport and behaviour.
+/// The waiting connections. The transport and the behaviour share them.
 #[derive(Clone, Default)]
 pub(super) struct Gate(Arc<Mutex<Waiting>>);
 
@@ -50,14 +51,14 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves places for this address.
+    /// Makes this address known, so that it has its own places.
     pub(super) fn know(&self, address: &Multiaddr) {
         if let Some(ip) = ip_of(address) {
             self.waiting().known.insert(network(ip));
         }
     }
 
-    /// Takes a place; the receiver is notified when it must make room for another.
+    /// Takes a place. The receiver is notified if the connection must make room for another.
     fn enter(&self, address: &Multiaddr) -> (Place, oneshot::Receiver<()>) {
         let ip = network(ip_of(address).unwrap_or(Ipv6Addr::UNSPECIFIED.into()));
         let (sender, dropped) = oneshot::channel();
@@ -79,20 +80,20 @@ impl Waiting {
         self.drop_oldest(PLACES, |_, _| true);
     }
 
-    /// Drops the oldest of the places that `of` counts until there are at most `limit`.
+    /// Counts the places that `of` accepts, and drops the oldest of them until there are at most `limit`.
     fn drop_oldest(&mut self, limit: usize, of: impl Fn(&BTreeSet<IpAddr>, IpAddr) -> bool) {
         let counted: Vec<u64> =
             self.places.iter().filter(|(_, (ip, _))| of(&self.known, *ip)).map(|(id, _)| *id).collect();
         for id in counted.iter().take(counted.len().saturating_sub(limit)) {
             if let Some((_, place)) = self.places.remove(id) {
-                // Without a receiver the connection has already ended.
+                // An error means that the connection has already ended.
                 let _ = place.send(());
             }
         }
     }
 }
 
-/// A place, which is free again when this is dropped.
+/// A place. It becomes free when this value is dropped.
 struct Place {
     gate: Gate,
     id: u64,

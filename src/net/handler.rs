@@ -1,16 +1,16 @@
-//! One connection: opens and accepts its substreams, writes and reads frames, checks that the peer is
-//! alive.
+//! Handles one connection: opens and accepts its substreams, writes and reads frames, and checks that the
+//! peer is alive.
 //!
-//! It runs in the task of its connection and moves through these phases:
+//! A handler runs in the task of its connection and goes through these phases:
 //!
 //! - `SetUp` until two substreams for sending and two for receiving are open. The peer that chooses
-//!   connections opens its two first; the other opens its own when it has seen one of these
+//!   connections opens its two first. The other peer opens its own when it has seen one of these
 //!   ([`super::behaviour`] explains the order).
-//! - `Standing`: reported to the behaviour, which answers with [`Tell::Go`] after it has sent the caller
-//!   `PeerUp`.
-//! - `Open`: frames flow. A substream is not read while its received frames fill their account, and Yamux
-//!   then stops the sender; control is written and read before bulk.
-//! - `Done`: a fault was reported; nothing is written, read or reported again.
+//! - `Standing`: the handler has reported this to the behaviour, which sends `PeerUp` to the caller and then
+//!   answers with [`Tell::Go`].
+//! - `Open`: frames are sent and received. While the received frames of a substream fill their account, it is
+//!   not read, and Yamux stops the sender. Control is written and read before bulk.
+//! - `Done`: a fault was reported. Nothing is written, read or reported any more.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -43,11 +43,11 @@ use super::ping::{self, Ping};
 use super::probe::{self, Answers, Questions};
 use crate::buffers::Buffers;
 
-/// Longest time from the connection to four open substreams (guess; it takes three round trips).
+/// Time limit from the connection to four open substreams (guess; opening them takes three round trips).
 const SET_UP: Duration = Duration::from_secs(10);
-/// Time for which the peer's other substream may be silent once one has ended (guess).
+/// If the peer has ended one substream, the other may be silent for this time (guess).
 const FAREWELL: Duration = Duration::from_secs(30);
-/// Resolution of the times above and of the ping's.
+/// Interval at which these times, and those of the ping, are checked.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Purpose of a substream.
@@ -70,7 +70,7 @@ impl AsRef<str> for Purpose {
     }
 }
 
-/// Negotiates one of these purposes and yields the bare substream.
+/// Negotiates one of these purposes, and returns the substream itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Negotiate(&'static [Purpose]);
 
@@ -119,13 +119,13 @@ impl OutboundUpgrade<Stream> for Negotiate {
 /// A message of the behaviour to a handler.
 #[derive(Debug)]
 pub(super) enum Tell {
-    /// The caller has `PeerUp`: let frames flow.
+    /// `PeerUp` is in the caller's queue, so frames may now be sent and received.
     Go,
-    /// The behaviour has chosen this connection after a delay: open our substreams.
+    /// The behaviour has chosen this connection after a delay. The handler now opens its substreams.
     Choose,
-    /// Send these questions to the peer.
+    /// Sends these questions to the peer.
     Probe(Questions),
-    /// Send this reason to the peer before the end.
+    /// Sends this reason to the peer before the end.
     Leave(String),
 }
 
@@ -158,18 +158,18 @@ struct Outgoing {
     writing: Option<(Writer, usize, usize)>,
     /// True if data was written since the last flush.
     dirty: bool,
-    /// True if we ended it.
+    /// True if this node ended the substream.
     ended: bool,
 }
 
 struct Incoming {
     stream: Stream,
     reader: Reader,
-    /// True if the peer ended it.
+    /// True if the peer ended the substream.
     ended: bool,
 }
 
-/// Questions from the peer and to the peer (see [`probe`]).
+/// The questions of the peer and of this node (see [`probe`]).
 #[derive(Default)]
 struct Probes {
     /// Number of substreams that were answered.
@@ -189,7 +189,7 @@ pub(super) struct Handler {
     piece: usize,
     buffers: Buffers,
     phase: Phase,
-    /// Time at which the connection was made; once it is open, time at which data was last read from it.
+    /// Time at which the connection was made; after it is open, time at which data was last read from it.
     since: Instant,
     to_open: VecDeque<&'static [Purpose]>,
     opened: bool,
@@ -272,7 +272,7 @@ impl Handler {
             Purpose::Ping => return self.ping.accepted(stream),
             Purpose::Leave => return self.farewell.accepted(stream),
             Purpose::Probe => {
-                // A second one at a time, or one too many, is dropped, which resets it.
+                // A second substream at the same time, or one above the limit, is dropped, which resets it.
                 if self.probes.answering.is_none() && self.probes.answered < probe::MAX_PROBES {
                     self.probes.answered += 1;
                     self.probes.answering =
@@ -383,8 +383,7 @@ impl Handler {
 }
 
 impl Outgoing {
-    /// Takes frames from the queue and writes them, then flushes; ends the substream if this node is
-    /// finishing.
+    /// Takes frames from the queue, writes them, and flushes. Ends the substream if this node is finishing.
     fn pump(
         &mut self,
         link: &Link,
@@ -395,7 +394,7 @@ impl Outgoing {
         if self.ended {
             return Ok(());
         }
-        // The peer sends nothing on this substream: anything readable is its end.
+        // The peer does not send on this substream. If something can be read, the substream has ended.
         if Pin::new(&mut self.stream).poll_read(cx, &mut [0]).is_ready() {
             return Err(std::io::Error::other("the peer refused it"));
         }

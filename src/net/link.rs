@@ -1,10 +1,10 @@
-//! State that the caller's thread and the task of one connection share: the queue of frames to send, the
-//! account of frames received but not yet taken, and the gate that keeps frames between `PeerUp` and
-//! `PeerLost`.
+//! The state of one connection that the caller's thread and the connection's task share: the queue of frames
+//! to send, the account of received frames that were not taken, and a flag that allows frames only between
+//! `PeerUp` and `PeerLost`.
 //!
-//! A `Link` belongs to one connection. The caller reaches it after it has taken that connection's
-//! `PeerUp` and until it has taken its `PeerLost`. So a frame that the caller sends on one connection
-//! never travels on the next one.
+//! A `Link` belongs to one connection. The caller can use it from the time when it takes the connection's
+//! `PeerUp` until it takes the `PeerLost`. So a frame that is meant for one connection is never sent on the
+//! next one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,16 +18,16 @@ use super::events::EventSender;
 use super::frame::Frame;
 use super::{Channel, Event, PeerId};
 
-/// Cost of each queued frame in addition to its bytes, so that many tiny frames are bounded too (guess:
-/// cost of a queue entry and its buffers).
+/// Cost of each queued frame in addition to its bytes, so that the number of tiny frames is limited too
+/// (guess: the memory of a queue entry and its buffers).
 const ENTRY: usize = 256;
-/// Limit of frames received and not yet taken by the caller, per connection, in bytes: above it the
-/// substream is not read (guess: 16 bulk frames of 256 KiB; small enough that control frames behind them
-/// do not wait long).
+/// Limit in bytes of frames of a connection that were received and that the caller has not taken. Above it
+/// the substream is not read (guess: 16 bulk frames of 256 KiB; few enough that control frames do not wait
+/// long after them).
 const INBOX: [usize; 2] = [1 << 20, 4 << 20];
-/// Limit of frames accepted from the caller and not yet written, per connection, in bytes: above it the
-/// connection is closed. The protocol above has at most 8 unacknowledged chunks of 1 MiB per edge and
-/// stays below.
+/// Limit in bytes of frames of a connection that were accepted from the caller and not yet written. Above it
+/// the connection is closed. The protocol does not reach it, because it has at most 8 unacknowledged chunks
+/// of 1 MiB for each edge of the tree.
 const OUTBOX: [usize; 2] = [4 << 20, 16 << 20];
 
 /// Returns the cost of a frame in a queue.
@@ -35,7 +35,7 @@ pub(super) fn cost(frame: &Frame) -> usize {
     frame.wire_length() + ENTRY
 }
 
-/// Bytes of frames per channel between this node and one peer, over all connections of this run.
+/// Bytes of frames between this node and one peer for each channel, over all connections of this run.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     pub(super) sent: [AtomicU64; 2],
@@ -56,7 +56,7 @@ pub(super) struct Link {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// True between `PeerUp` and `PeerLost`, as the behaviour has reported them.
+    /// True from the time when the behaviour reports `PeerUp` until it reports `PeerLost`.
     open: bool,
     finishing: bool,
     verdict: Option<String>,
@@ -66,7 +66,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Outbox {
     frames: VecDeque<Frame>,
-    /// Cost of the frames above and of the one that is being written.
+    /// Cost of these frames and of the frame that is being written.
     cost: usize,
 }
 
@@ -87,7 +87,7 @@ impl Link {
 
     // Methods for the caller.
 
-    /// Queues a frame. Drops it if the connection is gone; too long a queue closes the connection.
+    /// Queues a frame. Drops it if the connection is gone. Closes the connection if the queue is too long.
     pub(super) fn send(&self, channel: Channel, frame: Frame) {
         let mut shared = self.shared();
         if !shared.open || shared.verdict.is_some() {
@@ -105,13 +105,13 @@ impl Link {
         self.waker.wake();
     }
 
-    /// Closes the connection for a reason of the caller.
+    /// Closes the connection with a reason that the caller gives.
     pub(super) fn fail(&self, reason: String) {
         self.shared().verdict.get_or_insert(reason);
         self.waker.wake();
     }
 
-    /// Returns the bytes queued and not yet given to the substream.
+    /// Returns the cost of the frames that are queued and not yet written.
     pub(super) fn queued(&self, channel: Channel) -> usize {
         self.shared().outbox[channel.index()].cost
     }
@@ -124,13 +124,12 @@ impl Link {
 
     // Methods for the behaviour.
 
-    /// Lets frames flow. Called before `PeerUp` is queued.
+    /// Allows frames. Called before `PeerUp` is queued.
     pub(super) fn open(&self) {
         self.shared().open = true;
     }
 
-    /// Stops frames: none is delivered or accepted after this returns. Called before `PeerLost` is
-    /// queued.
+    /// Stops frames: after this returns, none is delivered or accepted. Called before `PeerLost` is queued.
     pub(super) fn shut(&self) {
         self.traffic.round_trip.store(0, Ordering::Relaxed);
         let mut shared = self.shared();
@@ -146,15 +145,15 @@ impl Link {
 
     // Methods for the handler.
 
-    /// Registers the connection's task to be woken on every change by the other sides. Returns whether
-    /// they want the connection to end: a reason to close at once, or `true` to finish.
+    /// Registers the connection's task, which is then woken at every change that the caller or the behaviour
+    /// makes. Returns a reason if the connection must be closed at once, and `true` if it must be finished.
     pub(super) fn watch(&self, waker: &Waker) -> (Option<String>, bool) {
         self.waker.register(waker);
         let shared = self.shared();
         (shared.verdict.clone(), shared.finishing)
     }
 
-    /// Returns the next frame to write. It stays in the account until [`Self::written`].
+    /// Returns the next frame to write. Its cost is counted until [`Self::written`] is called.
     pub(super) fn next(&self, channel: Channel) -> Option<Frame> {
         self.shared().outbox[channel.index()].frames.pop_front()
     }

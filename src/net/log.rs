@@ -1,5 +1,5 @@
-//! The log of a node's driver (`tracing`, target `flyswarm`): the reports to its user, and each message
-//! by name and size. The content of messages is never logged, because parts of it are secret.
+//! The log of a node's driver (`tracing`, target `flyswarm`): it has the reports to the user, and the name
+//! and size of each message. The content of messages is never logged, because parts of it are secret.
 
 use super::driver::Report;
 use super::metrics::stage_name;

@@ -1,8 +1,8 @@
-//! Metrics for Prometheus: counters of a running node, at `http://ADDRESS/metrics`, for all clients that
-//! can connect to that address.
+//! Metrics for Prometheus: counters of a running node at `http://ADDRESS/metrics`. Every client that can
+//! connect to this address can read them.
 //!
-//! Like the node's own lines, the metrics contain names of the session file, stages, bytes and counts of
-//! faults; they contain no key and no part of a sum.
+//! The metrics contain names from the session file, stages, numbers of bytes and counts of faults, as the
+//! node's own lines do. They contain no key and no part of a sum.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::session::Peer;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Metrics of one node. Updates are cheap, even if no client reads them.
+/// The metrics of one node. Updating them is cheap, even if no client reads them.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -38,7 +38,7 @@ pub(crate) struct Metrics {
     faults: Family<Labels, Counter>,
     strangers: Counter,
     finished: Gauge,
-    /// Stage for which bytes are counted.
+    /// Aggregate and stage for which bytes are counted now.
     now: Mutex<(String, String)>,
 }
 
@@ -158,8 +158,8 @@ impl Metrics {
             let labels = vec![("aggregate", aggregate.name.clone()), ("way", way.to_owned())];
             let done =
                 (*index as usize).saturating_mul(CHUNK).saturating_add(data.len()).min(aggregate.len());
-            // With several children the most advanced child counts; a sum that starts again starts at
-            // its first chunk.
+            // If there are several children, the most advanced one is shown. If a sum starts again, it starts
+            // at its first chunk.
             let gauge = self.sum.get_or_create(&labels);
             let done = i64::try_from(done).unwrap_or(i64::MAX);
             if *index == 0 || gauge.get() < done {
@@ -186,7 +186,7 @@ impl Metrics {
     }
 }
 
-/// Returns the stage's name as in the output of `join`.
+/// Returns the name that the output of `join` uses for a stage.
 #[must_use]
 pub(crate) fn stage_name(stage: Stage) -> &'static str {
     match stage {

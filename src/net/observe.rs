@@ -1,6 +1,6 @@
-//! mDNS without joining a session. It finds the flyswarm nodes on the local network, including this
-//! machine's own identity, and announces an identity before there is a session. mDNS proves nothing; a
-//! connection proves the identity of a peer.
+//! mDNS without joining a session. It finds the flyswarm nodes on the local network, including those with
+//! this machine's own identity. It also announces an identity before there is a session. mDNS gives no proof;
+//! only a connection proves the identity of a peer.
 
 use std::future::Pending;
 use std::io;
@@ -25,7 +25,8 @@ use tokio::sync::oneshot;
 use super::dial::without_peer;
 use super::service;
 
-/// Maximum number of records (guess): a flood of mDNS ends the observation and does not fill the memory.
+/// Maximum number of records (guess). If there are more, the observation ends, so that false answers cannot
+/// fill the memory.
 const MOST: usize = 4096;
 
 #[derive(NetworkBehaviour)]
@@ -50,8 +51,8 @@ impl Observer {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let mut swarm = {
             let _inside = runtime.enter();
-            // A random name, because mDNS leaves out the observer's own name. It has no address, so it
-            // announces nothing.
+            // The observer has a random name, because mDNS leaves out the observer's own name. It has no
+            // address, so it announces nothing.
             let local = PeerId::random();
             let [over_4, over_6] = service::mdns(local)?;
             let transport = DummyTransport::<(PeerId, StreamMuxerBox)>::new().boxed();
@@ -103,8 +104,8 @@ impl Observer {
     }
 }
 
-/// Lets mDNS answer for `peer` on every interface, for `time`. The addresses in the answers cannot be
-/// dialled (UDP port 0), so that a node of the same identity is not confused with this announcement.
+/// Announces `peer` by mDNS on every interface for `time`. The addresses in the answers cannot be dialled
+/// (UDP port 0), so this announcement is not confused with a node of the same identity.
 ///
 /// # Errors
 /// If the system cannot watch interfaces.
@@ -121,7 +122,7 @@ pub(crate) fn announce(peer: PeerId, time: Duration) -> io::Result<()> {
                 swarm.select_next_some().await;
             }
         };
-        // It runs until the time is over.
+        // This never returns by itself, so it always ends by the time-out.
         let _ = tokio::time::timeout(time, observe).await;
         Ok(())
     })

@@ -1,10 +1,10 @@
 //! Checks that the peer is alive: `/ipfs/ping/1.0.0`, as in the libp2p specification (32 bytes, echoed,
 //! on one long-lived substream per direction).
 //!
-//! libp2p's own ping behaviour does not report a first failure, and then negotiates a new substream for
-//! up to 10 s. So it detects a dead peer only after 17 s. It also judges only by the echo, which on a
-//! slow link waits behind megabytes of our own data in the kernel's send buffer. Here a peer counts as
-//! gone when an echo has been due for [`TIMEOUT`] *and* no other data came from it in that time: neither
+//! libp2p's own ping behaviour does not report the first failure, and then negotiates a new substream for up
+//! to 10 s. So it detects a dead peer only after 17 s. It also considers only the echo. On a slow link, the
+//! ping waits after megabytes of this node's own data in the kernel's send buffer. Here a peer counts as gone
+//! if an echo has been due for [`TIMEOUT`] *and* no other data has come from the peer in that time, neither
 //! frames nor its own pings.
 
 use std::io;
@@ -24,7 +24,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 const LENGTH: usize = 32;
 
 enum Outbound {
-    /// Time since which the substream is being opened; this needs answers of the peer too.
+    /// The substream has been in negotiation since this time. The peer must answer here too.
     Opening(Instant),
     Idle(Stream, Instant),
     Waiting(BoxFuture<'static, io::Result<Stream>>, Instant),
@@ -69,7 +69,8 @@ impl Ping {
                     self.heard = now;
                     Some(echo(stream).boxed())
                 }
-                // The peer may end its pings; its frames and our own pings still show that it is alive.
+                // The peer may end its pings, because its frames and this node's own pings still show that it
+                // is alive.
                 Err(_) => None,
             };
         }
@@ -103,8 +104,8 @@ impl Ping {
 }
 
 async fn ask(mut stream: Stream, number: u64) -> io::Result<Stream> {
-    // The specification asks for random bytes. The link is authenticated, so a number is enough to
-    // distinguish echoes.
+    // The specification asks for random bytes. Here a number is enough to distinguish echoes, because the
+    // link is authenticated.
     let mut ping = [0; LENGTH];
     ping[..8].copy_from_slice(&number.to_le_bytes());
     let mut echo = [0; LENGTH];

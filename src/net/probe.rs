@@ -1,8 +1,8 @@
-//! Probes: questions of one peer of the roster to another about itself and the connection between them:
-//! `/flyswarm/probe/1` (spec, section 6.1).
+//! Probes (`/flyswarm/probe/1`; spec, section 6.1): a peer asks another peer of the roster about itself, and
+//! measures the connection between them.
 //!
-//! Questions and answers use one substream of the open connection, one after another. Answering is cheap
-//! and bounded: see the constants. A peer that asks for more loses the substream, not the connection.
+//! Questions and answers follow one another on one substream of the open connection. The constants below
+//! limit the work of answering. A peer that asks for more loses the substream, but not the connection.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,19 +17,19 @@ use tokio::time::{Instant, timeout};
 use super::dial::is_relayed;
 use super::gate::ip_of;
 
-/// Protocol name negotiated for its substreams. It has its own version, so peers of different protocol
-/// versions can ask.
+/// Protocol name negotiated for its substreams. It has its own version number, so peers with different
+/// versions of the protocol can ask each other.
 pub(super) const PROTOCOL: &str = "/flyswarm/probe/1";
 /// Maximum length in bytes of the text of a node about itself (guess: 40 times the size of a session's
 /// fields).
 pub(super) const MAX_ABOUT: usize = 64 * 1024;
-/// Maximum number of bytes of one `Take` or `Give`, and of all of them on one substream, both directions
-/// together (guess: 0.3 s at 1 Gbit/s).
+/// Maximum number of bytes of one `Take` or `Give`; and then of all of them on one substream, in both
+/// directions together (guess: 0.3 s at 1 Gbit/s).
 const MAX_PIECE: u32 = 4 << 20;
 const MAX_SUM: u64 = 16 << 20;
 /// Maximum number of questions on one substream (guess: an honest peer asks about twenty).
 const MAX_QUESTIONS: u32 = 64;
-/// Maximum number of substreams that are answered on one connection, one at a time (guess).
+/// Maximum number of substreams that are answered on one connection. They are answered one at a time (guess).
 pub(super) const MAX_PROBES: u32 = 8;
 /// Time limit for all answers on one substream, and for all questions (guess).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,7 +38,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 /// Duration of a transfer that is sufficient to measure the rate (guess).
 const LONG_ENOUGH: Duration = Duration::from_millis(250);
 const FIRST_PIECE: u32 = 64 << 10;
-/// Number of round trips; the shortest counts.
+/// Number of measured round trips. The shortest is used.
 const ROUNDS: usize = 5;
 
 const ABOUT: u8 = 0;
@@ -46,12 +46,12 @@ const TAKE: u8 = 1;
 const GIVE: u8 = 2;
 const REACH: u8 = 3;
 
-/// Result of a peer that tried to connect to a port of this node.
+/// Result of a peer's attempt to connect to a port of this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The connection was made: a program listens.
+    /// The connection was made, so a program listens on the port.
     Connected,
-    /// The connection was refused: no program listens.
+    /// The connection was refused, so no program listens on the port.
     Refused,
     /// The peer got no answer in 3 s.
     Silence,
@@ -88,10 +88,10 @@ impl Reach {
 /// Questions of a probe.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
-    /// Maximum number of bytes to send, and to receive, to measure the rates; 0 measures no rates. At
-    /// most 4 MiB are used.
+    /// Maximum number of bytes to send, and to receive, to measure the rates; If 0, the rates are not
+    /// measured. At most 4 MiB are used.
     pub bytes: u32,
-    /// TCP port of this node to which the peer shall connect.
+    /// TCP port of this node that the peer tries to connect to.
     pub port: Option<u16>,
 }
 
@@ -102,16 +102,17 @@ pub struct Answers {
     pub about: Bytes,
     /// Shortest of five round trips.
     pub round_trip: Duration,
-    /// Difference of the peer's clock and this machine's clock in seconds, exact to half a round trip;
-    /// positive if the peer's clock is ahead.
+    /// Difference between the peer's clock and this machine's clock in seconds. Its error is at most half a
+    /// round trip. It is positive if the peer's clock is ahead.
     pub clock_ahead: f64,
     /// Bytes per second to the peer and from it.
     pub rates: Option<(f64, f64)>,
-    /// Result at the port in the question.
+    /// Result for the port in the question.
     pub reach: Option<Reach>,
 }
 
-/// Returns the IP address that the answer to a probe connects to. A relayed connection has only the relay's.
+/// Returns the IP address that the answering peer connects to. For a relayed connection, only the relay's
+/// address is known.
 pub(super) fn asker(remote: &Multiaddr) -> Option<IpAddr> {
     ip_of(remote).filter(|_| !is_relayed(remote))
 }
@@ -203,7 +204,7 @@ async fn give(stream: &mut Stream, count: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects only to the asking peer itself.
+/// Tries to connect to a port of the asking peer. It connects to no other address.
 async fn reach(remote: Option<IpAddr>, port: u16) -> Reach {
     let Some(ip) = remote else { return Reach::Failed };
     match timeout(CONNECT, TcpStream::connect((ip, port))).await {
@@ -256,7 +257,8 @@ async fn ask_all(mut stream: Stream, questions: Questions) -> io::Result<Answers
                 let took = transfer(&mut stream, direction, count).await?;
                 let moving = took.saturating_sub(round_trip).max(Duration::from_micros(10));
                 *rate = f64::from(count) / moving.as_secs_f64();
-                // All transfers together are less than twice the last one.
+                // Each transfer is larger than the one before, so all together are less than twice the last
+                // one.
                 if took >= LONG_ENOUGH || count >= most {
                     break;
                 }

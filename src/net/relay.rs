@@ -2,8 +2,8 @@
 //! v2.
 //!
 //! The forwarded data is encrypted and authenticated from peer to peer. The relay learns which peers
-//! communicate, when and how much. It serves listed peers only: all others are disconnected once Noise
-//! has shown their identity.
+//! communicate, when and how much. It serves only the listed peers. All others are disconnected as soon as
+//! Noise has shown their identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,28 +25,28 @@ use super::{NetError, NetworkKey, at_relays, transport};
 /// Maximum number of reservations and circuits per peer and minute (guess: a roster of 1,024 that
 /// restarts).
 const RATE: NonZeroU32 = NonZeroU32::new(2048).unwrap();
-/// Maximum number of connections of a peer to the relay: a new one may come before an old one is
-/// detected as dead.
+/// Maximum number of connections of a peer to the relay. There may be several, because a new one may come
+/// before an old one is detected as dead.
 const CONNECTIONS: u32 = 4;
 
 /// Limits of a relay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Number of peers with a reservation, through which others reach them.
+    /// Maximum number of peers with a reservation. Others reach these peers through the relay.
     pub(crate) reservations: usize,
-    /// Number of forwarded connections between peers at a time.
+    /// Maximum number of forwarded connections at a time.
     pub(crate) circuits: usize,
-    /// Bytes of one such connection, both ways; 0 for no limit.
+    /// Maximum number of bytes of a forwarded connection, in both directions together; 0 for no limit.
     pub(crate) bytes: u64,
-    /// Maximum duration of one such connection.
+    /// Maximum duration of a forwarded connection.
     pub(crate) duration: Duration,
 }
 
-/// A relay before it runs.
+/// Configuration of a relay.
 pub(crate) struct Config {
     pub(crate) seed: Zeroizing<[u8; 32]>,
     pub(crate) listen: Vec<Multiaddr>,
-    /// Peers that it serves.
+    /// Peers that the relay serves.
     pub(crate) peers: BTreeSet<PeerId>,
     pub(crate) network_key: Option<NetworkKey>,
     pub(crate) limits: Limits,
@@ -150,7 +150,7 @@ fn swarm(config: Config) -> Result<(Swarm<Parts>, PeerId), NetError> {
     Ok((swarm, local))
 }
 
-/// Handles an event. `open` counts the circuits of each pair, because libp2p may report the end of one
+/// Handles an event. `open` counts the circuits of each pair, because libp2p may report the end of a circuit
 /// twice.
 fn observe(
     swarm: &mut Swarm<Parts>,

@@ -28,23 +28,24 @@ use super::link::Traffic;
 use super::probe::Questions;
 use super::{Config, Event, NetError, transport};
 
-/// Number of established connections beyond two per peer: most of them are being closed (guess).
+/// Number of established connections that are allowed in addition to two for each peer. Most of these are
+/// being closed (guess).
 const SLACK: u32 = 16;
-/// Number of addresses of a peer that are dialled at once: all that it can have, so that false addresses
-/// never delay the right one.
+/// Number of addresses of a peer that are dialled at the same time. It is the largest number that a peer can
+/// have, so that false addresses never delay the right one.
 const DIALLED: NonZeroU8 = NonZeroU8::new(48).unwrap();
-/// Maximum number of substreams under negotiation per connection; a peer opens three.
+/// Maximum number of substreams of a connection that are in negotiation. A peer opens three.
 const NEGOTIATING: usize = 8;
 /// Interval at which mDNS asks again, in case a packet was lost, and lifetime of an answer (guess).
 const MDNS_QUERY: Duration = Duration::from_secs(15);
 const MDNS_TTL: Duration = Duration::from_secs(120);
-/// Wait until the next request to a relay that gave no reservation: it doubles (guess).
+/// First wait before a relay that gave no reservation is asked again. The wait doubles each time (guess).
 const RESERVE: Duration = Duration::from_millis(500);
 const RESERVE_LONGEST: Duration = Duration::from_secs(15);
 /// Time limit for tasks of the runtime at the end.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
-/// Command of the caller to the swarm; frames go through [`super::link`].
+/// Command of the caller to the swarm. Frames are not sent in this way, but through [`super::link`].
 #[derive(Debug)]
 pub(super) enum Order {
     AddAddress(PeerId, Multiaddr),
@@ -53,24 +54,24 @@ pub(super) enum Order {
     LeaveOut(PeerId),
     Probe(PeerId, Questions),
     Reason(String),
-    /// Flush for at most this long, then end.
+    /// Writes queued frames for at most this time, then ends.
     ShutDown(Duration),
 }
 
-/// Listeners with their addresses of the configuration.
+/// Listeners, each with its address in the configuration.
 type Listeners = Vec<(ListenerId, Multiaddr)>;
 
-/// A reservation at a relay, through which others reach this node.
+/// A reservation at a relay. Other peers reach this node through it.
 struct Place {
     address: Multiaddr,
-    /// `None` while the reservation is due to be requested again at `next`.
+    /// `None` if there is no reservation. It is then requested again at `next`.
     listener: Option<ListenerId>,
     next: Instant,
     failures: u32,
 }
 
 impl Place {
-    /// Requests the reservation if that is due.
+    /// Requests the reservation if this is due.
     fn keep(&mut self, swarm: &mut Swarm<Parts>) {
         if self.listener.is_some() || Instant::now() < self.next {
             return;
@@ -92,13 +93,13 @@ impl Place {
     }
 }
 
-/// `peers` comes after all parts that may refuse a connection. So no other part refuses a connection
-/// that it admits, and the parts below it never see a connection that it refuses.
+/// `peers` comes after all parts that may refuse a connection. So if `peers` admits a connection, no other
+/// part refuses it. The parts after `peers` never see a connection that `peers` refuses.
 #[derive(NetworkBehaviour)]
 struct Parts {
     limits: connection_limits::Behaviour,
     mdns: Toggle<mdns::tokio::Behaviour>,
-    /// A behaviour supports either IPv4 or IPv6.
+    /// There are two, because an mDNS behaviour supports either IPv4 or IPv6.
     mdns6: Toggle<mdns::tokio::Behaviour>,
     relays: Toggle<relay::client::Behaviour>,
     peers: Behaviour,
@@ -116,8 +117,8 @@ pub(super) fn mdns(local: PeerId) -> io::Result<[mdns::tokio::Behaviour; 2]> {
     Ok([over(false)?, over(true)?])
 }
 
-/// Starts listening, then the thread. The thread ends on `ShutDown` or when `orders` closes, and returns
-/// the peers that did not close in time.
+/// Starts to listen, then starts the thread. The thread ends on `ShutDown`, or when `orders` is closed. It
+/// returns the peers that did not close their connections in time.
 pub(super) fn start(
     config: &Config,
     keypair: &Keypair,
@@ -205,8 +206,8 @@ fn swarm(
     Ok((swarm, listeners))
 }
 
-/// Checks that a port is free. libp2p listens with `SO_REUSEPORT`, so a second process on the same port
-/// would get every other connection instead of an error. A plain bind fails in that case.
+/// Checks that a port is free. libp2p listens with `SO_REUSEPORT`, so a second process on the same port would
+/// get every other connection instead of an error. A bind without this option fails in that case.
 pub(super) fn is_free(address: &Multiaddr) -> io::Result<()> {
     let mut parts = address.iter();
     let ip = match parts.next() {
@@ -295,7 +296,7 @@ fn observe(
         && let Some(place) = places.iter_mut().find(|place| place.listener == Some(*listener_id))
     {
         tracing::info!(address = %place.address, "no reservation at this relay");
-        // Withdraws the reported address if the reservation was active.
+        // If the reservation was active, its address was reported and is now withdrawn.
         if place.failures == 0 {
             let reason = "the relay ended or refused the reservation".to_owned();
             events.send(Event::ListenFailed { address: place.address.clone(), reason });

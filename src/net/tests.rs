@@ -30,8 +30,8 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Both nodes send frames of many sizes on both channels and receive those of the other: all of them, in
-/// order, unchanged.
+/// Both nodes send frames of many sizes on both channels. Each must receive all frames of the other, in order
+/// and unchanged.
 fn exchange(a: &mut Node, b: &mut Node) {
     let count = 500_u32;
     for number in 0..count {
@@ -88,8 +88,8 @@ fn resident() -> Option<usize> {
     Some(line.split_whitespace().nth(1)?.parse::<usize>().ok()? / KIB)
 }
 
-/// Returns whether this test runs in its own process; otherwise runs it in one now. The memory of a
-/// process shows nothing while other tests run in it.
+/// Returns true if this test runs in a process of its own. Otherwise runs the test in such a process, because
+/// other tests would change the memory of this one.
 fn has_own_process(test: &str) -> bool {
     const ALONE: &str = "FLYSWARM_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -119,7 +119,7 @@ fn half_a_gigabyte_flows_with_bounded_memory_and_arrives_unchanged() {
         for number in 0..total {
             let (from, _, got) = b.wait_frame();
             assert_eq!(got.header, number.to_le_bytes()[..]);
-            // Hashing the whole payload would measure the hash.
+            // Only a part of the payload is hashed, so that the hash does not slow the test down.
             hash.update(&got.payload[..4 * KIB]);
             b.send(from, Channel::Control, frame(&number.to_le_bytes(), Bytes::new()));
             most = most.max(resident().unwrap_or(0));
@@ -144,7 +144,7 @@ fn half_a_gigabyte_flows_with_bounded_memory_and_arrives_unchanged() {
     let (_b, received, most) = receiver.join().expect("the receiver ends well");
     assert_eq!(received, hash.finalize());
     println!("{rate:.0} MB/s, memory {before:?} -> {most} MiB");
-    // The limit is 128 of the 512 MiB.
+    // At most 128 MiB of the 512 MiB that were sent may be in memory.
     assert!(before.is_none_or(|before| most < before + 128), "memory grew from {before:?} to {most} MiB");
 }
 
@@ -184,13 +184,15 @@ fn a_receiver_that_does_not_read_bounds_what_its_peer_can_send() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // 4 MiB of frames, 16 MiB of window with its minimum of 256 KiB, and one frame at either end.
+    // At most 4 MiB of frames, 16 MiB of window with its minimum of 256 KiB, and one frame at each end are
+    // allowed.
     assert!(last <= 21 * MIB, "{last} bytes went to a receiver that does not read");
     let received = b.network().bytes_received(&a.peer, Channel::Bulk) as usize;
     assert!(received <= 4 * MIB + 256 * KIB + 64, "{received} bytes were read for a caller that takes none");
     println!("stopped after {last} bytes, {received} read");
 
-    // The connection is alive: pings and control continue, and bulk continues once it is taken.
+    // The connection is still alive: pings and control frames continue, and bulk frames continue when they
+    // are taken.
     a.send(b.peer, Channel::Control, frame(b"still here", Bytes::new()));
     until("control frame", || b.network().bytes_received(&a.peer, Channel::Control) > 0);
     while b.wait_frame().1 == Channel::Bulk {}
@@ -236,7 +238,7 @@ fn another_identity_at_a_known_address_is_refused_and_the_right_address_still_fo
     a.knows(&b);
     a.wait_up(b.peer);
     b.wait_up(a.peer);
-    // Noise shows the dialled side the identity of the dialler, which is a stranger there.
+    // On the side that was dialled, Noise shows the identity of the dialler, which is a stranger there.
     other.wait("Stranger", |event| {
         matches!(event, Event::Stranger { peer, .. } if *peer == a.peer).then_some(())
     });
@@ -314,7 +316,7 @@ fn a_paused_peer_is_lost_by_ping() {
     let mut victim = Node::start(config(27, &[27, 28]));
     let paused = raw::pause(28, &victim);
     victim.wait_up(peer(28));
-    // Full buffers on the way must not keep the connection open.
+    // Full buffers must not keep the connection open.
     for _ in 0..40 {
         victim.send(peer(28), Channel::Bulk, frame(b"", vec![0; 256 * KIB]));
     }
@@ -331,7 +333,7 @@ fn libp2p_s_own_ping_is_answered_and_answers() {
     let _streams = raw.stand(&victim);
     victim.wait_up(peer(30));
     raw.drive(async { tokio::time::sleep(Duration::from_secs(9)).await });
-    assert!(victim.next(Duration::ZERO).is_none(), "the connection stands while the peer answers");
+    assert!(victim.next(Duration::ZERO).is_none(), "the connection stays open while the peer answers");
 }
 
 #[test]
@@ -339,7 +341,7 @@ fn simultaneous_dials_converge_to_one_connection() {
     for round in 0..25 {
         let mut a = Node::start(config(31, &[31, 32]));
         let mut b = Node::start(config(32, &[31, 32]));
-        // The two nodes alternately have a small lead.
+        // The two nodes take turns in starting a little earlier.
         if round % 2 == 0 {
             a.knows(&b);
             std::thread::sleep(Duration::from_micros(500 * round % 4000));
@@ -367,7 +369,7 @@ fn a_killed_peer_is_lost_once_and_up_again_after_its_restart() {
     let (mut a, mut b) = pair(33, 34);
     let number = if b.peer == peer(33) { 33 } else { 34 };
     for _ in 0..3 {
-        // Dropping closes the sockets without a farewell, like the end of a process.
+        // Dropping the network closes the sockets without a message, like the end of a process.
         drop(b.network.take());
         a.wait_lost(b.peer);
         assert!(a.next(Duration::from_millis(400)).is_none(), "nothing while it is away");
@@ -386,7 +388,7 @@ fn a_peer_that_leaves_is_lost_after_its_last_frame() {
     leave(a, b);
 }
 
-/// One node leaves with 10 MiB in its queue: the other receives all of it before it loses the peer.
+/// One node leaves with 10 MiB in its queue. The other receives all of it before it reports the peer as lost.
 fn leave(mut a: Node, mut b: Node) {
     for number in 0..40_u8 {
         a.send(b.peer, Channel::Bulk, frame(&[number], vec![number; 256 * KIB]));
@@ -564,5 +566,5 @@ fn raw_streams_of_other_protocols_are_not_accepted() {
     let opened =
         raw.drive(async { opener.open_stream(to, StreamProtocol::new("/flyswarm/9/control")).await.is_ok() });
     assert!(!opened);
-    assert!(victim.next(Duration::from_millis(100)).is_none(), "a refused protocol harms nobody");
+    assert!(victim.next(Duration::from_millis(100)).is_none(), "a refused protocol has no other effect");
 }

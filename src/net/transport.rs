@@ -1,5 +1,5 @@
-//! TCP (no delay) with the network key, Noise and Yamux; in addition QUIC; DNS names; and a limit on the
-//! time that a connection may take to close.
+//! Builds the transport: TCP without delay, the network key, Noise and Yamux; in addition QUIC and DNS names.
+//! Also limits the time that a connection may take to close.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,25 +15,24 @@ use libp2p::pnet::{PnetConfig, PreSharedKey};
 use libp2p::{PeerId, dns, noise, quic, relay, tcp, yamux};
 use tokio::time::{Sleep, sleep};
 
-/// Time limit for TCP, Noise and Yamux together if this node dials (guess: four round trips and a slow
-/// machine).
+/// Time limit for TCP, Noise and Yamux together if this node dials (guess: enough for four round trips and a
+/// slow machine).
 const SET_UP: Duration = Duration::from_secs(10);
-/// Time limit for Noise and Yamux if this node is dialled: a peer that is silent for this time loses its
+/// Time limit for Noise and Yamux if this node is dialled. A peer that is silent for this time loses its
 /// place.
 const SET_UP_INCOMING: Duration = Duration::from_secs(5);
-/// Time limit for the message to the peer that the connection closes (guess). A paused peer reads
-/// nothing, and would keep the socket open.
+/// Time limit for the message to the peer that the connection closes (guess). Without a limit, a paused peer
+/// would keep the socket open, because it does not read.
 const CLOSE: Duration = Duration::from_secs(5);
-/// Number of substreams for Yamux's limits. Yamux doubles a substream's receive window of 256 KiB while
-/// the reader keeps up. `libp2p-yamux` fixes the sum over a connection's substreams at 1 GiB. We can set
-/// only the number of substreams, and 256 KiB are reserved for each: with 4032 of them 16 MiB remain for
-/// growth. That is the maximum in the buffers of a reader that stops, and it is enough for 1 Gbit/s at
-/// 60 ms.
+/// Number of substreams for Yamux's limits. While the reader is fast enough, Yamux doubles a substream's
+/// receive window of 256 KiB. In `libp2p-yamux` the sum of the windows of a connection is always 1 GiB. Only
+/// the number of substreams can be set, and 256 KiB are reserved for each. With 4032 substreams, 16 MiB
+/// remain for growth. So at most 16 MiB are in the buffers of a reader that stops. This is enough for 1
+/// Gbit/s at 60 ms.
 const STREAMS: usize = 4032;
 
-/// Builds TCP, and QUIC unless there is a network key: that key encrypts the bytes of one stream, and
-/// QUIC has no such stream. Connections through relays, if any, are encrypted and authenticated end to
-/// end in the same way.
+/// Builds TCP, and QUIC unless there is a network key: the key encrypts the bytes of one stream, which QUIC
+/// does not have. Connections through relays are encrypted and authenticated from end to end in the same way.
 pub(super) fn build(
     keypair: &Keypair,
     network_key: Option<PreSharedKey>,
@@ -77,7 +76,7 @@ pub(super) fn build(
     };
     let direct = match dns::tokio::Transport::system(both()) {
         Ok(dns) => dns.boxed(),
-        // A machine without a resolver configuration can still reach numeric addresses.
+        // If the machine has no configuration for DNS, numeric addresses still work.
         Err(error) => {
             tracing::warn!(%error, "names in addresses cannot be resolved");
             both().boxed()

@@ -10,7 +10,7 @@ use crate::session::{Session, check_name};
 use crate::store::{Store, StoreError};
 use crate::tasks::Shared;
 
-/// Asks whether to pay for a private session; an error ends the session.
+/// Asks whether to spend budget on a private session. An error ends the session.
 pub(super) type Ask = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
 /// Data set of a peer, and the budget that it may spend in private sessions.
@@ -18,11 +18,11 @@ pub(super) type Ask = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 pub struct Budget {
     /// Name of the data set in the privacy ledger.
     pub dataset: String,
-    /// Maximum that all sessions together may spend; `None` for no bound.
+    /// Maximum that all sessions together may spend; `None` for no limit.
     pub limit: Option<Ratio>,
 }
 
-/// Checks that a private session has a budget, and that no other session has one.
+/// Checks that a private session has a budget, and that a session without privacy has none.
 pub(super) fn check(session: &Session, budget: Option<&Budget>) -> Result<(), Error> {
     let input = |text: &str| Err(Error::Input(text.to_owned()));
     match (session.privacy.noise, budget) {
@@ -47,9 +47,9 @@ fn on_shares(session: &Session) -> bool {
     session.task.kind().shared != Shared::Sums
 }
 
-/// Enters the session in `ledger`, once for each state folder `state`. `rows` names the rows if the
-/// caller names no data set; `None` for a peer without rows. `ask` may end the session first, unless it
-/// is already paid for.
+/// Enters the session in `ledger`, once for each state folder `state`. `rows` is the name of the rows, which
+/// is used if the caller names no data set; `None` for a peer without rows. Before that, `ask` is called and
+/// may end the session, unless the session has been paid for.
 pub(super) fn charge(
     session: &Session,
     budget: Option<&Budget>,
@@ -81,8 +81,8 @@ pub(super) fn charge(
         }
     }
     let mut ledger = Ledger::open(ledger)?;
-    // A peer keeps the drawn noise with its state and sends it again unchanged. So it pays only once
-    // while it has that state.
+    // A peer keeps the drawn noise in its state, and sends it again unchanged. So as long as it has this
+    // state, it pays only once.
     ledger.charge(charge, budget.limit, Store::is_paid(state).map_err(store)?)?;
     Store::mark_paid(state).map_err(store)
 }

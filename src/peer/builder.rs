@@ -1,4 +1,4 @@
-//! Builder of a peer, which checks everything before anything is sent.
+//! Builds a peer. Everything is checked before anything is sent.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use flyswarm_data::notices::{self, Notice};
 /// Saves a result as soon as it is available.
 pub(super) type Save = Box<dyn FnOnce(&Outcome, &History) -> Result<(), Error> + Send>;
 
-/// Keeps a receipt as soon as it is available; may add to it.
+/// Saves a receipt as soon as it is available. May add to it.
 pub(super) type Keep = Box<dyn FnOnce(&mut Receipt) -> Result<(), Error> + Send>;
 
 /// A peer before it joins; see [`Peer::builder`].
@@ -60,7 +60,7 @@ pub struct Builder {
     interpose: Option<MakeInterpose>,
 }
 
-/// Makes the layer between a node and its network.
+/// Function that makes the layer between a node and its network.
 pub type MakeInterpose = Arc<dyn Fn(&Arc<Context>) -> Result<Box<dyn Interpose>, Error> + Send + Sync>;
 
 enum RowSource {
@@ -108,7 +108,7 @@ impl Builder {
         self
     }
 
-    /// Sets this peer's rows, read by [`crate::data`] from the file `name`.
+    /// Sets this peer's rows, which [`crate::data`] has read from the file `name`.
     pub fn rows(mut self, rows: Rows, name: impl Into<String>) -> Self {
         self.rows = Some(RowSource::Rows(rows));
         self.name = name.into();
@@ -121,43 +121,43 @@ impl Builder {
         self
     }
 
-    /// Sets whether to leave before any rows are counted if a column looks wrong compared with those of
-    /// the other peers: other units, codes for missing values, a constant. By default such a column only
-    /// causes an event.
+    /// Sets whether the peer leaves before its rows are counted if one of its columns looks wrong compared
+    /// with those of the other peers, for example other units, codes for missing values, or a constant. By
+    /// default such a column only causes an event.
     pub fn strict(mut self, on: bool) -> Self {
         self.strict = on;
         self
     }
 
-    /// Calls `ask` before a private session is entered in the ledger, unless it is already paid for. An
-    /// error of `ask` ends the session, and nothing is spent.
+    /// Calls `ask` before a private session is entered in the ledger, unless the session has already been
+    /// paid for. An error of `ask` ends the session, and nothing is spent.
     pub fn before_charge(mut self, ask: impl FnOnce() -> Result<(), Error> + Send + 'static) -> Self {
         self.ask = Some(Box::new(ask));
         self
     }
 
-    /// Sets the task of a session with [`CustomSpec`](crate::tasks::CustomSpec).
+    /// Sets the task of this program. Needed for a session with [`CustomSpec`](crate::tasks::CustomSpec).
     pub fn task(mut self, task: Arc<dyn Task>) -> Self {
         self.task = Some(task);
         self
     }
 
-    /// Sets the file of the identity. The ledger of private sessions and a mark for each session are
-    /// kept next to it. The state is kept there too, unless [`Builder::state_dir`] sets another folder.
+    /// Sets the file of the identity. Next to it are the ledger of private sessions, a mark for each session
+    /// and, unless [`Builder::state_dir`] sets another folder, the state.
     pub fn key_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.key_file = Some(path.into());
         self
     }
 
-    /// Sets the folder for the state of sessions. Two nodes must not share an identity's state, and a
-    /// peer that loses its state loses its vote in the session.
+    /// Sets the folder for the state of sessions. Two nodes must not share the state of an identity. A peer
+    /// that loses its state loses its vote in the session.
     pub fn state_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_dir = Some(folder.into());
         self
     }
 
-    /// Adds an address to listen on, such as `/ip4/0.0.0.0/tcp/4001`; may be called again. Without an
-    /// address the node listens on a free port of every IPv4 interface.
+    /// Adds an address to listen on, such as `/ip4/0.0.0.0/tcp/4001`; it may be called again. By default the
+    /// node listens on a free port of every IPv4 interface.
     pub fn listen(mut self, address: Multiaddr) -> Self {
         self.listen.push(address);
         self
@@ -175,8 +175,8 @@ impl Builder {
         self
     }
 
-    /// Sets the data set's name and its budget. A private session requires both; the task `xclp` accepts
-    /// only a name; other sessions accept neither.
+    /// Sets the data set's name and its budget. A private session needs a name. Sessions that compute on
+    /// shares (`xclp`, `summary`, `glm`) may have a name, but no limit. Other sessions accept neither.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
@@ -188,8 +188,8 @@ impl Builder {
         self
     }
 
-    /// Calls `save` as soon as the result is available, before the node stays for the others. An error
-    /// of `save` ends the node.
+    /// Calls `save` as soon as the result is available, before the node continues to serve the others. An
+    /// error of `save` ends the node.
     pub fn on_result(
         mut self,
         save: impl FnOnce(&Outcome, &History) -> Result<(), Error> + Send + 'static,
@@ -198,8 +198,8 @@ impl Builder {
         self
     }
 
-    /// Calls `keep` with the receipt when the session is over for this peer, before its state is wiped.
-    /// An error of `keep` is the error of [`Peer::result`].
+    /// Calls `keep` with the receipt when the session is over for this peer, before the peer's state is
+    /// deleted. An error of `keep` is the error of [`Peer::result`].
     pub fn on_receipt(
         mut self,
         keep: impl FnOnce(&mut Receipt) -> Result<(), Error> + Send + 'static,
@@ -220,7 +220,7 @@ impl Builder {
         self
     }
 
-    /// Puts the layer that `make` makes between the node and its network.
+    /// Sets a function that makes a layer between the node and its network.
     #[cfg(feature = "cli")]
     pub(crate) fn interpose(mut self, make: MakeInterpose) -> Self {
         self.interpose = Some(make);
@@ -230,7 +230,7 @@ impl Builder {
     /// Checks everything, charges the ledger if the session is private, and starts the node.
     ///
     /// # Errors
-    /// [`Error`]; nothing was sent.
+    /// [`Error`]. Nothing has been sent in this case.
     pub async fn join(self) -> Result<Peer, Error> {
         let session = self.session.check()?;
         budget::check(&session, self.budget.as_ref())?;
@@ -301,7 +301,8 @@ impl Builder {
         let ctx = Arc::new(Context::new(settings, me, self.identity, task.plan()));
         let schema = session.data.preparation.as_deref();
         let mut findings = notices::of(&rows.data, &session.data.columns, schema);
-        // A constant column matters only if other peers have other values, which the opened sums show.
+        // A constant column is reported later, and only if the opened sums show that other peers have other
+        // values.
         findings.retain(|(_, notice)| !matches!(notice, Notice::Constant(_)));
         let (grave, rest): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(_, notice)| notice.is_grave());
         let odd: Vec<String> = [&grave, &rest]
@@ -322,7 +323,7 @@ impl Builder {
         let odd = changed.into_iter().chain(odd).collect();
         let interpose = self.interpose.map(|make| make(&ctx)).transpose()?;
         let metrics = self.metrics.map(|address| serve(&ctx, address)).transpose()?;
-        // Invalid addresses are found before anything is written.
+        // Checks the addresses before anything is written.
         driver::roster(&session)?;
         driver::relays(&session)?;
         let mark = self.key_file.as_deref().map(|key| mark_file(key, &session));
@@ -362,8 +363,8 @@ impl Builder {
     }
 }
 
-/// Returns the reason for the other peers' logs if the training of this peer has failed; in a private session
-/// without details. Other errors stay here, because they may contain values of rows.
+/// If the training of this peer has failed, returns the reason for the other peers' logs; in a private
+/// session without details. Other errors are not sent, because they may contain values of rows.
 fn farewell(session: &Session, ending: &Ending) -> Option<String> {
     let Ending::Own(text) = ending else { return None };
     let private = session.privacy.noise.is_some();
@@ -374,7 +375,7 @@ fn farewell(session: &Session, ending: &Ending) -> Option<String> {
 /// Time for which a restarted peer waits for the peers that it serves: one hour.
 const SERVES_MS: u64 = 3_600_000;
 
-/// Inputs that set the location of the ledger.
+/// Inputs that determine the location of the ledger.
 struct Ledgers<'a> {
     key: Option<&'a Path>,
     state: Option<&'a Path>,
@@ -388,12 +389,12 @@ impl Ledgers<'_> {
     }
 }
 
-/// Returns the error for a task that this program does not have.
+/// Makes the error for a task that this program does not have.
 pub(crate) fn not_built_in(session: &Session) -> Error {
     Error::Input(format!("task {} is not built into this program", session.task.label()))
 }
 
-/// Checks rows from a program and returns them as the session's task needs them.
+/// Checks rows that a program has set, and converts them to the form that the session's task needs.
 fn checked(
     session: &Session,
     kind: Option<&SessionTask>,
@@ -456,8 +457,8 @@ pub(crate) fn state_folder(
     Ok(folder.join(id).join(session.id().to_string()))
 }
 
-/// Returns the path of the mark that records the owner's progress in a session. It is next to the key,
-/// so it survives a loss of the state.
+/// Returns the path of the mark that records the owner's progress in a session. It is next to the key, so it
+/// is not lost with the state.
 pub(crate) fn mark_file(key: &Path, session: &Session) -> PathBuf {
     let mut folder = key.as_os_str().to_owned();
     folder.push(".sessions");

@@ -1,4 +1,4 @@
-//! Events of a peer, for people and programs: with names instead of positions in the roster.
+//! Events of a peer, for people and programs. They have names of peers instead of indices.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +27,8 @@ pub struct Timed {
     pub event: Event,
 }
 
-/// Events of a peer. Serialised, `event` is the variant's name in kebab case; displayed, it is one line
-/// of text.
+/// An event of a peer. In JSON, the field `event` has the name of the variant in kebab case. As text, an
+/// event is one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -39,7 +39,7 @@ pub enum Event {
         peer: String,
         /// All other peers of the roster.
         others: Vec<String>,
-        /// Number of peers with which the session can begin after `seconds`.
+        /// Number of peers that must be connected to begin after `seconds`.
         needed: u16,
         /// Time for which the node waits for all peers, in seconds.
         seconds: u64,
@@ -68,9 +68,9 @@ pub enum Event {
     },
     /// A node outside the roster was refused.
     Stranger {
-        /// Its libp2p name.
+        /// Peer id of that node.
         peer: String,
-        /// Its address.
+        /// Address of that node.
         address: Multiaddr,
     },
     /// A peer is connected and has the same session file.
@@ -92,23 +92,23 @@ pub enum Event {
         /// Fields that differ.
         fields: Vec<String>,
     },
-    /// A peer broke a rule of the protocol; it takes no further part.
+    /// A peer broke a rule of the protocol. It is ignored from now on.
     Blamed {
         /// Name of the peer.
         peer: String,
         /// Rule that it broke.
         fault: Fault,
     },
-    /// Signed statements of computing parties show that one of these peers deviates.
+    /// Signed statements of computing members show that one of these peers deviates.
     Named {
         /// Names of one or two peers.
         peers: Vec<String>,
         /// The statements, in hexadecimal digits.
         evidence: String,
     },
-    /// This peer has lost its stored state of the session: it takes part and does not vote.
+    /// This peer has lost its stored state of the session. It takes part, but does not vote.
     StateLost {
-        /// Peer that has shown it; `None` if the mark next to the key has shown it.
+        /// Peer that has shown the loss; `None` if the mark next to the key has shown it.
         shown_by: Option<String>,
     },
     /// A view began.
@@ -126,7 +126,8 @@ pub enum Event {
         author: String,
         /// Reason that this member gives.
         reason: Reason,
-        /// Other member that it names, if any: one of the two is at fault, and it is unknown which.
+        /// Another member that the author suspects, if any. One of the two is at fault, and it is not known
+        /// which one.
         suspect: Option<String>,
     },
     /// A stage of a slot began.
@@ -164,7 +165,7 @@ pub enum Event {
         /// Numbers by name.
         figures: serde_json::Map<String, serde_json::Value>,
     },
-    /// The result is available, and saved if the caller does that.
+    /// The result is available. If the caller saves results, it has been saved.
     Finished {
         /// Name of the result, such as "model"; `None` for a peer without rows, which has no result.
         result: Option<String>,
@@ -172,20 +173,21 @@ pub enum Event {
         digest: Option<String>,
         /// Opened sums that include this peer's rows; `None` for a peer without rows.
         own_rows: Option<OwnRows>,
-        /// One line about the result; may be empty.
+        /// One line about the result, which may be empty.
         summary: String,
-        /// Maximum time for which the node stays for the others, in seconds.
+        /// Maximum time for which the node continues to serve the others, in seconds.
         lingers: u64,
     },
-    /// A warning for the user of the result. No other peer sees it; the receipt gives only the number of
+    /// A warning for the user of the result. No other peer sees it. The receipt has only the number of
     /// warnings.
     Warning {
-        /// `columns`: one of this peer's columns looks wrong. `quality`: how good the result is.
+        /// Subject: `columns` if one of this peer's columns looks wrong, `quality` if the result may not be
+        /// good enough.
         about: &'static str,
         /// The warning as a sentence.
         message: String,
     },
-    /// The last message to a peer with rows: the opened sums that include them.
+    /// The last event of a peer with rows. It lists the opened sums that include these rows.
     OwnRows {
         /// Opened sums that include the rows.
         #[serde(flatten)]
@@ -196,7 +198,8 @@ pub enum Event {
         /// Record of the session that the peer can show later.
         receipt: Box<Receipt>,
     },
-    /// Other peers may still lack the result: this peer's state is kept, and a later run serves them.
+    /// Other peers may not have the result yet. This peer's state is kept, so that a later run can serve
+    /// them.
     StateKept {
         /// Folder of the state.
         folder: PathBuf,
@@ -290,8 +293,8 @@ impl Event {
             node::Event::Exchange(roles) => Self::Roles {
                 roles: roles.iter().map(|(role, peers)| ((*role).to_owned(), names(peers))).collect(),
             },
-            // The end of the connection is reported with its reason, and the peer itself reports the
-            // rest.
+            // No event is needed: the end of the connection is reported with its reason, and the other events
+            // are reported where they happen.
             node::Event::Lost(_)
             | node::Event::NeedsConnection(_)
             | node::Event::Finished(_)
@@ -365,7 +368,7 @@ impl fmt::Display for Event {
             Self::Finished { lingers, .. } => {
                 write!(f, "the other peers have their results; serving them for up to {lingers} s")
             }
-            // The receipt is for programs.
+            // The receipt has no text, because it is for programs.
             Self::Receipt { .. } => Ok(()),
             Self::StateKept { folder, without_result } if without_result.is_empty() => {
                 write!(
@@ -390,15 +393,15 @@ impl fmt::Display for Event {
     }
 }
 
-/// Returns the sentence about one peer that deviates, or about a pair that contains such a peer.
+/// Makes the sentence about one peer that deviates, or about a pair that contains such a peer.
 pub(super) fn named(peers: &[String]) -> String {
     match peers {
         [one, other] => format!(
-            "{one} or {other} breaks the rules of the computation: the signed accounts of the computing peers \
+            "{one} or {other} breaks the rules of the computation: the signed statements of the computing members \
              show that it is one of the two"
         ),
         _ => format!(
-            "{} breaks the rules of the computation: it has signed accounts that contradict each other",
+            "{} breaks the rules of the computation: it has signed statements that contradict each other",
             peers.join(" and ")
         ),
     }

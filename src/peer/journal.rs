@@ -1,4 +1,4 @@
-//! Events of a peer, kept for its readers: every reader receives them from the first event.
+//! Keeps the events of a peer for its readers. Every reader receives them from the first event.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,7 @@ use tokio::sync::watch;
 
 use super::event::{Event, Timed};
 
-/// Number of events that are kept (guess). A reader that falls further behind receives the number of
-/// missed events.
+/// Number of events that are kept (guess). A reader that is too slow receives the number of missed events.
 const KEPT: usize = 1 << 13;
 
 #[derive(Debug, Default)]
@@ -62,10 +61,10 @@ impl Journal {
 }
 
 impl Reader {
-    /// Streams all events from the first; ends with the node.
+    /// Streams all events from the first. The stream ends when the node ends.
     pub(super) fn stream(&self) -> impl Stream<Item = Timed> + Send + Unpin + use<> {
         Box::pin(stream::unfold((self.clone(), 0), |(mut reader, next)| async move {
-            // An error means that no further events follow: the reader reads the remaining events.
+            // An error means that no more events follow. The reader still reads the remaining ones.
             let _ = reader.written.wait_for(|&count| count > next).await;
             let (timed, next) = reader.at(next)?;
             Some((timed, (reader, next)))

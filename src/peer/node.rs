@@ -1,4 +1,4 @@
-//! The node's thread: turns reports of the driver into events, the result and the receipt.
+//! The thread of a node. It turns reports of the driver into events, the result and the receipt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ pub(super) struct Plan {
     pub(super) result: Option<&'static str>,
     pub(super) rows: Rows,
     pub(super) columns: Arc<Protected>,
-    /// Warnings about the rows that need no other peer.
+    /// Warnings about the rows that were found without other peers.
     pub(super) odd: Vec<String>,
     pub(super) metrics: Option<(Metrics, Server)>,
     pub(super) save: Option<Save>,
     pub(super) keep: Option<Keep>,
 }
 
-/// Starts a node on its own thread; the network is up when this function returns.
+/// Starts a node on its own thread. When this function returns, the network is up.
 pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error> {
     let (journal, reader) = journal();
     let (up, started) = oneshot::channel();
@@ -69,9 +69,9 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     node.warn("columns", odd);
     let run = move || {
         let result = node.run(config);
-        // Readers see the end before the result arrives.
+        // Ends the stream of events before the result is sent.
         drop(node);
-        // The caller may no longer wait for it.
+        // An error is ignored, because the caller may no longer wait for the result.
         let _ = end.send(result);
     };
     let spawned = std::thread::Builder::new().name("flyswarm-node".into()).spawn(run);
@@ -85,13 +85,13 @@ pub(super) async fn start(config: NodeConfig, plan: Plan) -> Result<Peer, Error>
     }
 }
 
-/// Returns the error for a node whose thread died.
+/// Makes the error for a node whose thread has panicked.
 pub(super) fn panicked() -> Error {
     Error::Environment("BUG: the node's thread panicked".into())
 }
 
-/// Adds a hint to the error of an unfinished session. If no other peer was ever heard, the hint names a
-/// possible cause: only one side uses a network key.
+/// Adds a hint to the error of an unfinished session. If no other peer has ever answered, the hint names a
+/// possible cause: perhaps only one side uses a network key.
 fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     let hint = match keyed {
         _ if begun => {
@@ -103,7 +103,7 @@ fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     };
     match error {
         Error::Ended { ending: ending @ Ending::TooFew(_), .. } if begun => Error::Ended { ending, hint },
-        // This peer's own fault does not come from the network.
+        // An error of this peer itself does not come from the network.
         Error::Ended { ending, .. } if !reached && !begun && !matches!(ending, Ending::Own(_)) => {
             Error::Ended { ending, hint }
         }
@@ -111,8 +111,7 @@ fn unreached(error: Error, reached: bool, keyed: bool, begun: bool) -> Error {
     }
 }
 
-/// Returns the fields of a receipt that follow from the session's task and its protection of single
-/// rows.
+/// Returns the fields of a receipt that describe the session's task and how it protects single rows.
 pub(crate) fn told(session: &Session) -> [(&'static str, Value); 4] {
     let kind = session.task.kind();
     [
@@ -144,10 +143,11 @@ struct Node {
     watched: Option<Watched>,
     up: Option<oneshot::Sender<driver::Handle>>,
     views: u64,
-    /// Number of ended views for each pair of peers; the flag is true if only their connection was lost.
+    /// For each pair of peers, number of views that ended because of this pair. The flag is true if only
+    /// their connection was lost.
     apart: BTreeMap<([String; 2], bool), u64>,
     named: Vec<Named>,
-    /// True if another peer was ever heard.
+    /// True if any other peer has answered.
     reached: bool,
     /// True if a network key is used.
     keyed: bool,
@@ -158,7 +158,7 @@ struct Node {
     result: Option<Result<SessionResult, Error>>,
 }
 
-/// Result with the sums that it was made of.
+/// The result, with the sums that it was made of.
 struct SessionResult {
     /// `None` for a peer without rows.
     outcome: Option<Outcome>,
@@ -169,7 +169,7 @@ impl Node {
     fn run(&mut self, config: NodeConfig) -> Result<Finished, Error> {
         let (started, state) = (super::unix(), config.state.clone());
         let ended = driver::run(config, &mut |report| self.reported(report));
-        // Leaving before the others have their results does not undo a saved result.
+        // If this peer leaves before the others have their results, its saved result is still valid.
         let left_early = ended.is_err();
         let unfinished = ended.as_ref().map_or_else(|_| Vec::new(), |usage| usage.unfinished.clone());
         let (usage, SessionResult { outcome, history }) = match (ended, self.result.take()) {
@@ -177,7 +177,7 @@ impl Node {
             (Ok(usage), Some(Ok(made))) => (usage, made),
             (Err(DriverError::Stopped), Some(Ok(made))) => (Usage::default(), made),
             (Err(error), _) => {
-                // A peer that has begun may have been away while the others finished.
+                // If this peer began earlier and was away, the others may have finished.
                 let begun = store::has_records(&state).unwrap_or(false);
                 return Err(unreached(error.into(), self.reached, self.keyed, begun));
             }
@@ -194,8 +194,8 @@ impl Node {
         if self.plan.result.is_some() {
             self.journal.write(Event::OwnRows { own_rows: receipt.own_rows.clone() });
         }
-        // The others may need the state. If this peer left early or saw peers without a result, it can
-        // return and serve them.
+        // If this peer left early or saw peers without a result, they may need its state. The peer can then
+        // run again to serve them.
         let without_result = if self.serves_later(&history) { unfinished } else { Vec::new() };
         let stored = |error: StoreError| Error::Environment(error.to_string());
         if left_early || !without_result.is_empty() {
@@ -210,9 +210,9 @@ impl Node {
         Ok(Finished { outcome, receipt })
     }
 
-    /// Returns whether this peer keeps the state with which a later run serves others. A session with
-    /// noise or with shares of rows keeps nothing. A peer outside the last sum gets its result from
-    /// another peer, which knows better which peers lack the result.
+    /// Returns whether this peer keeps the state with which a later run serves others. In sessions with noise
+    /// or with shares of rows, no state is kept. If this peer was not a member of the last sum, it got its
+    /// result from another peer, and that peer knows better which peers lack the result.
     fn serves_later(&self, history: &History) -> bool {
         let sums = self.session.privacy.noise.is_none() && self.session.task.kind().shared == Shared::Sums;
         sums && history.values().last().is_some_and(|value| value.members.contains(&self.ctx.me))
@@ -225,7 +225,8 @@ impl Node {
         if let Some(watched) = &mut self.watched {
             watched.note(&self.ctx, &report);
         }
-        // Once this peer has the result, peers that leave have it too.
+        // After this peer has the result, lost connections are not reported: peers leave because they have
+        // the result too.
         let quiet = self.result.is_some() && matches!(report, Report::Disconnected(..));
         if let Some(event) = Event::of(&self.ctx, &report).filter(|_| !quiet) {
             if let Event::Roles { roles } = &event {
@@ -245,7 +246,7 @@ impl Node {
                     self.journal.write(Event::Metrics { address: server.address() });
                 }
                 if let Some(Err(handle)) = self.up.take().map(|up| up.send(handle)) {
-                    // The caller of `join` has given up in the meantime.
+                    // The caller of `join` has given up.
                     self.stop.store(true, Ordering::Release);
                     handle.wake();
                 }

@@ -1,5 +1,5 @@
-//! The opened sums that include this peer's rows. The last line of `join`, the receipt, the pages and
-//! Python all use the text that is made here.
+//! The opened sums that include this peer's rows. The text that is made here is used in the last line of
+//! `join`, in the receipt, on the pages and in Python.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct OwnRows {
     pub included: Vec<String>,
     /// Aggregates that do not include them, in order.
     pub left_out: Vec<LeftOut>,
-    /// The same as a sentence without a full stop.
+    /// The lists as a sentence without a full stop.
     pub text: String,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for OwnRows {
 }
 
 impl OwnRows {
-    /// Makes the lists for the peer `me`, whose task is `task`, over all committed sums.
+    /// Makes the lists for the peer `me` with the task `task`, from all committed sums.
     pub(crate) fn of(plan: &[Aggregate], me: Peer, task: &dyn Task, history: &History) -> Self {
         let mut places = Vec::new();
         for ((slot, aggregate), value) in (0u32..).zip(plan).zip(history.values()) {
@@ -58,8 +58,8 @@ impl OwnRows {
         Self::new(&places)
     }
 
-    /// Makes the lists from each aggregate that is made of rows, in order, with the reason if it does
-    /// not include this peer's rows.
+    /// Makes the lists. `places` has all aggregates that are made of rows, in order. If an aggregate does not
+    /// include this peer's rows, it has the reason.
     fn new(places: &[(&str, Option<&'static str>)]) -> Self {
         let included = places.iter().filter(|(_, reason)| reason.is_none());
         let left_out = places
@@ -91,7 +91,8 @@ fn sentence(places: &[(&str, Option<&'static str>)]) -> String {
     if by_reason.is_empty() {
         return format!("your rows are in all sums: {}", names(&included));
     }
-    // "Later" and "earlier" are shorter than names, and are used if they mean the same aggregates.
+    // "The later ones" and "the earlier ones" are shorter than names. They are used if they mean the same
+    // aggregates.
     let place = |wanted: bool| move |(_, reason): &(&str, Option<&str>)| reason.is_none() == wanted;
     let position = |wanted| places.iter().position(place(wanted));
     let last = |wanted| places.iter().rposition(place(wanted));
@@ -112,8 +113,7 @@ fn sentence(places: &[(&str, Option<&'static str>)]) -> String {
     )
 }
 
-/// Lists names of aggregates; numbered ones come first, as ranges: "rounds 1 to 50 and in holders,
-/// moments".
+/// Lists names of aggregates. Numbered ones come first, as ranges: "rounds 1 to 50 and in holders, moments".
 fn names(names: &[&str]) -> String {
     let mut numbered: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
     let mut plain = Vec::new();

@@ -1,5 +1,5 @@
-//! The receipt of a peer, which it can show later: the decisions, the members of each sum, and the rows
-//! it used.
+//! The receipt of a peer. It records the decisions, the members of each sum, and a digest of the rows that
+//! the peer used. The peer can show it later.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::protocol::context::Context;
 use crate::protocol::view::Stage;
 use crate::session::{Faults, Series, Session};
 
-/// A receipt: record of a session that a peer can show later.
+/// A receipt: the record of a session, which a peer can show later.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -28,25 +28,25 @@ pub struct Receipt {
     pub series: Option<Series>,
     /// Name of this peer.
     pub peer: String,
-    /// Libp2p name of this peer.
+    /// Peer id of this peer.
     pub peer_id: String,
     /// Opened sums that include this peer's rows.
     pub own_rows: OwnRows,
     /// Opened aggregates, in order.
     pub aggregates: Vec<Opened>,
-    /// Times at which this peer had each of them, in seconds since 1970; `None` if that was before a
+    /// Time at which this peer had each opened aggregate, in seconds since 1970; `None` if this was before a
     /// restart.
     pub opened_unix: Vec<Option<f64>>,
-    /// Faults that the committee tolerates, `crash` or `byzantine`, and what it does not prevent.
+    /// Faults that the committee tolerates (`crash` or `byzantine`), and an attack that it does not prevent.
     pub committee: Committee,
     /// Peers by role, if the session had an exchange.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roles: Option<BTreeMap<String, Vec<String>>>,
     /// Number of views with this peer as a member.
     pub views: u64,
-    /// Pairs of peers in which one peer accused the other, so that a view ended.
+    /// Pairs of peers that ended a view because one of the two suspected the other.
     pub disagreements: Vec<Disagreement>,
-    /// Peers that signed statements name: one that deviates, or a pair that contains it.
+    /// Peers that are named by signed statements: a peer that deviates, or a pair that contains it.
     pub named: Vec<Named>,
     /// Digest of this peer's rows.
     pub data: DataDigest,
@@ -63,14 +63,14 @@ pub struct Receipt {
     /// Name of the result; `None` for a peer without rows.
     #[serde(skip)]
     pub result: Option<String>,
-    /// Warnings to this peer by subject; only their numbers are serialised.
+    /// Warnings to this peer by subject. Only their numbers are in the JSON.
     pub(crate) warnings: Warnings,
-    /// Fields that the task adds, and the result's digest under the result's name.
+    /// Fields that the task adds, and a field with the result's name that has its digest.
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }
 
-/// Warnings of a peer: the receipt holds their numbers, the peer's own page their texts.
+/// Warnings of a peer. The receipt has their numbers, and the peer's own page has their texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Warnings(BTreeMap<&'static str, Vec<String>>);
 
@@ -91,8 +91,8 @@ impl Serialize for Warnings {
     }
 }
 
-/// Two peers that disagree, so that views ended. This is not a verdict: one of them may lie, or their
-/// connection is bad, and no other peer can find out which.
+/// Two peers that disagree, so that views ended. Perhaps one of them lies, or perhaps their connection is
+/// bad. No other peer can find out which of these is true.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Disagreement {
@@ -100,7 +100,7 @@ pub struct Disagreement {
     pub peers: [String; 2],
     /// Number of views that ended.
     pub views: u64,
-    /// The same in words.
+    /// A sentence about the disagreement.
     pub text: String,
 }
 
@@ -117,15 +117,15 @@ impl Disagreement {
     }
 }
 
-/// Peers that signed statements of computing parties name.
+/// Peers that are named by signed statements of computing members.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Named {
     /// Names of one or two peers.
     pub peers: Vec<String>,
-    /// The same in words.
+    /// A sentence about these peers.
     pub text: String,
-    /// The statements, in hexadecimal digits (specification, section 15e.2). Anybody can check them.
+    /// The statements, in hexadecimal digits (specification, section 15e.2). Everyone can check them.
     pub evidence: String,
 }
 
@@ -136,7 +136,7 @@ pub struct Committee {
     pub faults: String,
     /// Number of members that voted.
     pub members: usize,
-    /// Number of members that may break the rules without opening an aggregate twice.
+    /// Number of members that may break the rules. With more, an aggregate may be opened twice.
     pub may_deviate: usize,
     /// Attack that is not prevented.
     pub not_prevented: &'static str,
@@ -162,9 +162,9 @@ pub struct Opened {
     pub name: String,
     /// Description of the aggregate.
     pub is: &'static str,
-    /// Information that every member learns from it.
+    /// Information that every member learns from the aggregate.
     pub reveals: String,
-    /// View in which it was summed.
+    /// View in which the aggregate was summed.
     pub view: String,
     /// Peers whose vectors it sums.
     pub members: Vec<String>,
@@ -172,8 +172,8 @@ pub struct Opened {
     pub sealed_total: String,
 }
 
-/// A salted digest of rows: the peer can prove later which rows it used, and no other party can guess
-/// them from it.
+/// A salted digest of rows. With it, the peer can prove later which rows it used. No other peer can find out
+/// the rows from it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataDigest {
     /// Number of rows.
@@ -186,7 +186,7 @@ pub struct DataDigest {
     pub digest_covers: &'static str,
 }
 
-/// Cost of a stage.
+/// Time and bytes of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spent {
     /// Name of the stage: an aggregate, or "train", "sum", "open" for the last aggregate.
@@ -197,8 +197,8 @@ pub struct Spent {
     pub bytes: u64,
 }
 
-/// Returns seconds and bytes by stage: each side aggregate as one stage, the last one split into train,
-/// sum and open.
+/// Returns the seconds and bytes of each stage. Each aggregate is one stage, except the last, which has the
+/// stages train, sum and open.
 pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usage) -> Vec<Spent> {
     let mut out: Vec<Spent> = Vec::new();
     let sketches = task.is::<crate::tasks::SketchSpec>();
@@ -206,7 +206,7 @@ pub(super) fn stages(ctx: &Context, task: &crate::session::TaskSpec, usage: &Usa
         let name = match stage {
             None => "connect and linger".to_owned(),
             Some((_, Stage::Keys)) => "keys".to_owned(),
-            // The last aggregate of a sketch is not special.
+            // In a session with sketches, the last aggregate is one stage like the others.
             Some((slot, stage)) if *slot as usize + 1 == ctx.plan.len() && !sketches => match stage {
                 Stage::Keys | Stage::Compute if task.is::<crate::tasks::XclpSpec>() => "labels".to_owned(),
                 Stage::Keys | Stage::Compute => "train".to_owned(),

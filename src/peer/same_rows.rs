@@ -1,6 +1,6 @@
-//! Rows of this peer's last sessions whose opened sums show a difference of few rows: the tasks `summary`
-//! and `glm`. Next to the ledger there is a file for each such session, with a keyed hash of 8 bytes for each
-//! row. Only this peer reads it.
+//! Remembers the rows of this peer's last sessions of the tasks `summary` and `glm`, because two such
+//! sessions that differ in few rows reveal something about these rows. Next to the ledger there is a file for
+//! each such session, with a keyed hash of 8 bytes for each row. Only this peer reads it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use crate::files;
 use crate::session::Session;
 use crate::tasks::Rows;
 
-/// Fewer changed rows than this are reported: the least threshold that a session has by default.
+/// If fewer rows than this have changed, the peer is warned. It is the default threshold of a session.
 const FEW: usize = 10;
-/// Sessions that are kept; older ones are removed.
+/// Number of sessions that are remembered. Older ones are removed.
 const KEPT: usize = 16;
 
 /// Hashes of a peer's rows in a session, sorted.
@@ -26,7 +26,8 @@ pub(super) struct SameRows {
 }
 
 impl SameRows {
-    /// Hashes the rows of a session. Returns `None` if a difference shows nothing, or without rows.
+    /// Hashes the rows of a session. Returns `None` if the task does not need this, or if the peer has no
+    /// rows.
     pub(super) fn new(session: &Session, rows: &Rows, secret: &[u8; 32], ledger: &Path) -> Option<Self> {
         if !matches!(session.task.check_next(0, 0), Ok(Some(_))) || rows.data.rows() == 0 {
             return None;
@@ -56,7 +57,7 @@ impl SameRows {
         Ok(dated.into_iter().rev().map(|(_, path)| path).collect())
     }
 
-    /// Returns a line about the first earlier session that has almost the same rows, but not the same.
+    /// Returns a warning about the latest earlier session whose rows are almost the same, but not exactly.
     pub(super) fn warning(&self) -> io::Result<Option<String>> {
         for path in self.others()? {
             let before: Vec<u64> = std::fs::read(&path)?
@@ -88,8 +89,8 @@ impl SameRows {
     }
 }
 
-/// Returns the number of entries of a sorted list that another sorted list does not have, each as often as
-/// it is there.
+/// Returns the number of entries of a sorted list that another sorted list lacks. Equal entries are counted
+/// separately.
 fn without(one: &[u64], other: &[u64]) -> usize {
     let (mut count, mut at) = (0, 0);
     for hash in one {
@@ -140,7 +141,7 @@ mod tests {
         let first = of(1, &rows(0..100));
         assert_eq!(first.warning().unwrap(), None);
         first.keep().unwrap();
-        // The order of the rows does not count. The same session is not compared with itself.
+        // The order of the rows does not matter. A session is not compared with itself.
         assert_eq!(of(2, &rows((0..100).rev())).warning().unwrap(), None);
         assert_eq!(of(1, &rows(0..101)).warning().unwrap(), None);
         let line = of(2, &rows(0..101)).warning().unwrap().expect("a warning");
@@ -150,7 +151,7 @@ mod tests {
         assert!(of(2, &rows(9..100)).warning().unwrap().unwrap().contains("and 9 are gone"));
         assert_eq!(of(2, &rows(10..100)).warning().unwrap(), None);
         assert_eq!(of(2, &rows(1000..1100)).warning().unwrap(), None);
-        // Another identity does not recognise the rows; another task opens no tables.
+        // Another identity does not recognise the rows. Sessions of other tasks are not remembered.
         let other = SameRows::new(&session("summary", 2), &rows(0..101), &[4; 32], &ledger).unwrap();
         assert_eq!(other.warning().unwrap(), None);
         assert!(SameRows::new(&session("sketch", 2), &rows(0..101), &[3; 32], &ledger).is_none());

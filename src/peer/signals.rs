@@ -6,7 +6,8 @@ use super::Handle;
 /// or SIGTERM ends the process at once with exit code 130. A process that was started with SIGHUP
 /// ignored, as by `nohup`, continues to ignore it.
 pub fn leave_on_signals(handle: Handle) {
-    // Registered here and not in the thread, because a signal may come before the thread begins.
+    // The signals are registered here and not in the thread, because a signal may come before the thread
+    // begins.
     let Ok(mut signals) = Signals::new() else { return };
     std::thread::spawn(move || {
         loop {
@@ -24,7 +25,7 @@ pub fn leave_on_signals(handle: Handle) {
 pub(crate) fn wait_for_signal() {
     match Signals::new() {
         Ok(mut signals) => drop(signals.next()),
-        // Without handlers the system ends the process on a signal.
+        // If no handlers can be set, the system ends the process on a signal.
         Err(_) => loop {
             std::thread::park();
         },

@@ -1,4 +1,5 @@
-//! Present status of a peer: data that its events do not carry, such as bytes and waiting times.
+//! The present status of a peer. It has data that the peer's events do not have, such as bytes and waiting
+//! times.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +21,14 @@ use crate::session::Peer;
 pub(crate) struct Status {
     /// All other peers of the roster.
     pub(crate) peers: Vec<Other>,
-    /// Members of the view, each with its parent in the tree and listed after it. Empty outside of
-    /// views.
+    /// Members of the view, each with its parent in the tree. A parent is listed before its children. Empty
+    /// if there is no view.
     pub(crate) tree: Vec<(String, Option<String>)>,
     /// Present or last sum.
     pub(crate) sum: Option<Sum>,
     /// Bytes of messages by stage, in the order in which the stages were first entered.
     pub(crate) stages: Vec<Moved>,
-    /// Event that the peer waits for; `None` once the peer has ended.
+    /// Event that the peer waits for; `None` after the peer has ended.
     pub(crate) waits: Option<Waits>,
 }
 
@@ -59,7 +60,7 @@ pub(crate) enum Link {
     Blamed,
 }
 
-/// Progress of the sum of an aggregate, in bytes of `size`.
+/// Progress of the sum of an aggregate. It counts the bytes that are done, out of `size`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sum {
     pub(crate) aggregate: String,
@@ -81,7 +82,7 @@ pub(crate) struct Moved {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Waits {
     pub(crate) what: Awaited,
-    /// Peers that it waits for; may be empty.
+    /// Peers that it waits for. The list may be empty.
     pub(crate) peers: Vec<String>,
     /// Remaining time.
     pub(crate) seconds: Option<f64>,
@@ -98,7 +99,7 @@ impl fmt::Display for Waits {
             Awaited::Roster => (format!("waits for {names}"), "begins without them in"),
             Awaited::Enough => (format!("too few peers: waits for {names}"), "gives up in"),
             Awaited::View => ("waits for a view".to_owned(), "gives up in"),
-            Awaited::Others => return write!(f, "{names} go on without this peer"),
+            Awaited::Others => return write!(f, "{names} continue without this peer"),
             Awaited::Connections => (format!("waits for connections to {names}"), "the view fails in"),
             Awaited::Word if names.is_empty() => return f.write_str("sums with its neighbours"),
             Awaited::Word => (format!("waits for {names}"), "the view fails in"),
@@ -129,7 +130,7 @@ impl Watched {
         Self::of(ctx, ctx.me)
     }
 
-    /// Makes the status of peer `me`, which need not be the peer of the context.
+    /// Makes the status of peer `me`. This may be another peer than that of the context.
     pub(crate) fn of(ctx: &Context, me: Peer) -> (Self, watch::Receiver<Status>) {
         let others: Vec<_> = ctx.session.peers().filter(|peer| *peer != me).collect();
         let other = |peer: &Peer| Other {
@@ -199,7 +200,7 @@ impl Watched {
         }
     }
 
-    /// Sets the state of a peer; a blamed peer stays blamed.
+    /// Sets the state of a peer. A blamed peer stays blamed.
     fn set(&mut self, peer: Peer, link: Link) {
         if let Some(other) = self.places.get(&peer).and_then(|at| self.status.peers.get_mut(*at))
             && other.link != Link::Blamed
@@ -217,8 +218,8 @@ impl Watched {
         &mut stages[at]
     }
 
-    /// Updates the progress of the sum. If there are several children, the most advanced child counts. A
-    /// sum that starts again starts at its first chunk.
+    /// Updates the progress of the sum. If there are several children, the most advanced one is shown. If a
+    /// sum starts again, it starts at its first chunk.
     fn summed(&mut self, ctx: &Context, message: &Message) {
         let Message::View(view::Message::Reduce(all_reduce::Message::Chunk { sum, direction, index, data })) =
             message

@@ -1,5 +1,5 @@
-//! Sections about the session from its receipt: what was learnt about whom, decisions with their times,
-//! and costs.
+//! Makes the sections about the session from its receipt: who learnt what about whose rows, the decisions
+//! with their times, and the costs.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(super) fn members(receipt: &Value) -> Vec<&str> {
     last.map_or(&[][..], |last| list(&last["members"])).iter().map(text).collect()
 }
 
-/// Makes the rest of the line below the title: date, number of peers and task.
+/// Makes the line below the title, with the date, the number of peers and the task.
 pub(super) fn session_line(receipt: &Value) -> Markup {
     html! {
         @if let Some(unix) = receipt["started_unix"].as_f64() { span { (date(unix)) } }
@@ -101,7 +101,7 @@ fn sums(receipt: &Value, opened: &[Value]) -> Markup {
     )
 }
 
-/// Returns the name of an aggregate without its number, if it has one.
+/// Returns the name of an aggregate without its number.
 fn kind(name: &str) -> &str {
     match name.rsplit_once('-') {
         Some((kind, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => kind,
@@ -109,8 +109,8 @@ fn kind(name: &str) -> &str {
     }
 }
 
-/// Makes the section on what was learnt about whom, and on the budget that was spent; `ledger` is the
-/// sentence of this peer's ledger.
+/// Makes the section about who learnt what about whose rows, and about the spent budget. `ledger` is a
+/// sentence from this peer's ledger.
 pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
     let private = !receipt["privacy"]["epsilon"].is_null();
     let form = text(&receipt["sent_as"]);
@@ -154,7 +154,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
              add up."
         }
         _ => {
-            "All other members together can subtract their own numbers from a sum: what is left is this peer's. \
+            "All other members together can subtract their own numbers from a sum: what is left is this peer's numbers. \
              Sessions on the same rows add up."
         }
     };
@@ -189,7 +189,7 @@ pub(super) fn learnt(receipt: &Value, ledger: Option<&str>) -> Markup {
                     @if !named.is_empty() {
                         h3 { "Peers that break the rules" }
                         ul { @for each in named { li { (text(&each["text"])) "." } } }
-                        p { "The receipt has the signed statements: anybody can check them." }
+                        p { "The receipt has the signed statements: everyone can check them." }
                     }
                     h3 { "Budget" }
                     p { (budget(receipt)) }

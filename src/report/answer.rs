@@ -1,4 +1,4 @@
-//! First part of a page: whether the model is good enough to use, for which classes, and for whom.
+//! Makes the first part of a page: whether the model is good enough to use, for which classes, and for whom.
 
 use flyswarm_learn::model::columns::Beside;
 use flyswarm_learn::model::comparison::{Verdict, Whose};
@@ -12,10 +12,10 @@ use crate::html::whole;
 
 /// Maximum number of names in a list; the tables have all names.
 const MOST: usize = 12;
-/// Distance from the pool, in its deviations, from which a column is named.
+/// A column is named if its distance from the pool is more than this, in deviations of the pool.
 const FAR: f64 = 1.0;
 
-/// Figures that a page is about.
+/// The figures that the headline of a page is about.
 struct Subject<'a> {
     figures: Held,
     whose: Whose,
@@ -25,8 +25,8 @@ struct Subject<'a> {
     rows: &'a str,
 }
 
-/// Returns the figures that decide: those of the given rows, otherwise those of all peers, otherwise this
-/// peer's own.
+/// Returns the figures for the headline: those of the given rows; if there are none, those of all peers;
+/// otherwise this peer's own.
 fn subject<'a>(page: &'a Page<'_>) -> Option<Subject<'a>> {
     if let Some(rows) = page.rows {
         let figures = Held::Alone(Box::new(rows.figures.clone()));
@@ -46,7 +46,8 @@ pub(super) fn headline(page: &Page<'_>) -> Markup {
     let Subject { figures, whose, predictor, rows } = &subject;
     let (swarm, gain) = match figures {
         Held::Alone(swarm) => (&**swarm, None),
-        // The second sentence compares with own rows alone; with too few rows there is none.
+        // The second sentence compares with a model of own rows alone. If there are too few rows, it does not
+        // exist.
         Held::Compared(found) => (&found.swarm, found.sentences(*whose).get(1).map(|said| said.verdict)),
     };
     let own = if *whose == Whose::Peer { "what this peer learns" } else { "what each peer learns" };
@@ -57,7 +58,7 @@ pub(super) fn headline(page: &Page<'_>) -> Markup {
             format!(", but not clearly different from {own} from its own rows alone")
         }
     };
-    // Figures on rows that the model has learnt from are too good.
+    // If the model may have learnt from these rows, the figures may be too good.
     if let Some(why) = page.rows.and_then(|rows| rows.learnt) {
         return html! { p.answer { "It is not clear whether the " (predictor) " is good enough to use: " (why) "." } };
     }
@@ -116,7 +117,7 @@ fn mostly_wrong(class: &ClassFigures) -> bool {
     class.rows >= ENOUGH && class.recall.is_some_and(|recall| recall.high < 0.5)
 }
 
-/// Makes the parts on which classes and for whom; empty if the page has no figures.
+/// Makes the parts about classes and about whose rows the figures describe. Empty if the page has no figures.
 pub(super) fn limits(page: &Page<'_>, beside: Option<&Beside>) -> Markup {
     let Some(subject) = subject(page) else { return html! {} };
     let swarm = match &subject.figures {
@@ -161,7 +162,7 @@ fn named(class: &ClassFigures) -> String {
     }
 }
 
-/// Joins names, and counts those above the limit.
+/// Joins names. If there are too many, gives the number of the others.
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(MOST);
     let names = names.take(MOST).collect::<Vec<_>>().join(", ");

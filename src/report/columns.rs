@@ -1,4 +1,4 @@
-//! The columns of some rows compared with those of the pool: a picture and the numbers of each column.
+//! Compares the columns of some rows with those of the pool. Each column has a picture and numbers.
 
 use flyswarm_data::prepare::value::date;
 use flyswarm_learn::model::columns::{Beside, Column, Spread};
@@ -11,7 +11,7 @@ pub(super) const MOST: usize = 30;
 /// Width and height of a picture, in units of about a pixel.
 const SIZE: (f64, f64) = (150.0, 22.0);
 
-/// Makes the section; `rows` is the name of the rows if they are not this peer's rows of the session.
+/// Makes the section. If the rows are not this peer's rows of the session, `rows` is their name.
 pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
     let whose =
         rows.map_or_else(|| "This peer's columns".to_owned(), |rows| format!("The columns of {rows}"));
@@ -27,11 +27,11 @@ pub(super) fn section(beside: &Beside, rows: Option<&str>) -> Markup {
         section {
             h2 { (whose) " compared with the pool" }
             p {
-                "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one deviation; \
-                 the dot is the mean here, the line through it one deviation either way. The distance \
-                 takes both together, in deviations of the pool: sqrt(difference of means\u{b2} + \
-                 difference of deviations\u{b2}). A large distance is not an error: patients may differ. A \
-                 column of zeros and ones is shown as its share of ones."
+                "The pool is " (pool) ". In each picture the wide bar is the pool's mean plus and minus one \
+                 deviation; the dot is the mean here, and the line through it shows one deviation in each \
+                 direction. The distance combines the two differences, in deviations of the pool: \
+                 sqrt(difference of means\u{b2} + difference of deviations\u{b2}). A large distance is not \
+                 an error: patients may differ. A column of zeros and ones is shown as its share of ones."
             }
             @if shown.is_empty() {
                 p { "No columns." }
@@ -61,7 +61,8 @@ fn reach(column: &Column) -> f64 {
 /// Makes the row of a column; `dated` is true for days since 1970-01-01.
 fn row(column: &Column, reach: f64, dated: bool) -> Vec<Markup> {
     let Column { name, here, pool } = column;
-    // The deviation of a column of zeros and ones follows from its mean, which is the share of ones.
+    // A column of zeros and ones is shown only as its share of ones, which is its mean: the deviation follows
+    // from it.
     let flag = [here, pool].into_iter().all(is_share);
     let dated = |mean: f64| date(mean.round()).filter(|_| dated).and_then(|text| day(&text));
     let spread = |spread: &Spread| match dated(spread.mean) {
@@ -85,7 +86,7 @@ fn is_share(Spread { mean, deviation }: &Spread) -> bool {
 fn drawn(column: &Column, reach: f64) -> Markup {
     let Column { name, here, pool } = column;
     let ((width, height), middle) = (SIZE, SIZE.1 / 2.0);
-    // A constant column with the same value here is drawn in the middle.
+    // If the column is constant in the pool and has the same value here, it is drawn in the middle.
     let scale = if pool.deviation > 0.0 { pool.deviation } else { 1.0 };
     let (apart, wide) = ((here.mean - pool.mean) / scale, here.deviation / scale);
     let x = |deviations: f64| px(width / 2.0 + (width / 2.0 - 6.0) * (deviations / reach).clamp(-1.0, 1.0));

@@ -1,4 +1,4 @@
-//! Quality of a model: the figures of a session's evaluation, and those of a model on some rows.
+//! Shows the quality of a model: the figures of a session's evaluation, or those of a model on some rows.
 
 use flyswarm_learn::model::comparison::{Comparison, Sentence, Verdict, Whose};
 use flyswarm_learn::model::figures::{Figures, Positive, Share};
@@ -14,7 +14,7 @@ use crate::html::{cells, folded, table, whole};
 pub(super) enum Held {
     /// Rows that were predicted in three ways.
     Compared(Box<Comparison>),
-    /// Rows that were predicted by the result alone.
+    /// Rows that were predicted only by the result.
     Alone(Box<Figures>),
 }
 
@@ -52,7 +52,7 @@ fn interval(share: Share) -> String {
     )
 }
 
-/// Makes the figures of a receipt, or gives the reason why it has none.
+/// Shows the figures of a receipt, or the reason why it has none.
 pub(super) fn of_session(receipt: &Value) -> Markup {
     if receipt["evaluation"].is_object() {
         return pooled(&receipt["evaluation"], "Quality of the model");
@@ -76,7 +76,7 @@ pub(super) fn unscored(found: &Value) -> String {
     unscored.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// Makes the figures of the rows of all peers, under this title.
+/// Shows the figures of the rows of all peers, under this title.
 pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     let last = match found["learn_all"].as_bool() {
         Some(false) => "The final model is not trained on them either, but has another hash matrix.",
@@ -124,7 +124,7 @@ pub(crate) fn pooled(found: &Value, title: &str) -> Markup {
     }
 }
 
-/// Makes a peer's own figures.
+/// Shows a peer's own figures.
 pub(super) fn own(found: &Held) -> Markup {
     match found {
         Held::Compared(found) => compared(found, Whose::Peer, true),
@@ -132,7 +132,7 @@ pub(super) fn own(found: &Held) -> Markup {
     }
 }
 
-/// Makes a comparison of three ways to predict the same rows. `fold` folds the pictures of the first.
+/// Shows a comparison of three ways to predict the same rows. If `fold` is true, the pictures are folded.
 pub(super) fn compared(found: &Comparison, whose: Whose, fold: bool) -> Markup {
     let Comparison { swarm, alone, neighbours, .. } = found;
     let ways = [("swarm", swarm), ("alone", alone), ("neighbours", neighbours)];
@@ -146,7 +146,7 @@ pub(super) fn compared(found: &Comparison, whose: Whose, fold: bool) -> Markup {
     }
 }
 
-/// Makes the balanced accuracy and the accuracy of one way to predict.
+/// Shows the balanced accuracy and the accuracy of one way to predict.
 fn card(k: usize, name: &str, figures: &Figures) -> Markup {
     let (balanced, accuracy) = (figures.balanced_accuracy, figures.accuracy);
     html! {
@@ -159,7 +159,7 @@ fn card(k: usize, name: &str, figures: &Figures) -> Markup {
     }
 }
 
-/// Makes the figures of always predicting the largest class.
+/// Shows the figures that result from always predicting the largest class.
 fn majority(figures: &Figures) -> Markup {
     let majority = &figures.majority;
     html! {
@@ -181,7 +181,7 @@ fn verdict(Sentence { verdict, text, .. }: &Sentence) -> Markup {
     html! { p class=(class) { (text) } }
 }
 
-/// Makes the figures of one model on rows with the name `rows`; `subject` predicts.
+/// Shows the figures of one model on the rows with the name `rows`. `subject` is the name of the model.
 pub(super) fn one(figures: &Figures, rows: &str, subject: &str, curve: Option<&Curve>, fold: bool) -> Markup {
     html! {
         p.lead { strong { (figures.headline(rows)) "." } }
@@ -191,7 +191,8 @@ pub(super) fn one(figures: &Figures, rows: &str, subject: &str, curve: Option<&C
     }
 }
 
-/// Makes recall, confusion matrix, sensitivity and specificity, then the pictures of the first way.
+/// Shows recall, confusion matrix, sensitivity and specificity, then the pictures of the first way to
+/// predict.
 fn evidence(ways: &[(&str, &Figures)], curve: Option<&Curve>, fold: bool) -> Markup {
     let Some((_, first)) = ways.first() else { return html! {} };
     let confusion = html! { h3 { "Confusion matrix" } (pictures::confusion(first)) };
@@ -208,7 +209,7 @@ fn evidence(ways: &[(&str, &Figures)], curve: Option<&Curve>, fold: bool) -> Mar
     }
 }
 
-/// Makes the figures of two classes, with the terms of the field.
+/// Shows the figures for two classes, with the usual terms.
 fn sensitivity(two: &Positive, figures: &Figures) -> Markup {
     let (positive, auc) = (&two.class, figures.auc.zip(figures.per_class.get(1)));
     let negative = figures.per_class.iter().find(|each| each.class != *positive);
@@ -241,7 +242,7 @@ fn sensitivity(two: &Positive, figures: &Figures) -> Markup {
     }
 }
 
-/// Makes ROC, calibration and precision of the first of these ways.
+/// Shows the ROC curve, calibration and precision of the first of these ways to predict.
 fn details(ways: &[(&str, &Figures)], figures: &Figures, curve: Option<&Curve>) -> Markup {
     let two = figures.positive.is_some();
     let bins = figures.calibration.as_deref().filter(|bins| !bins.is_empty());
@@ -263,7 +264,7 @@ fn details(ways: &[(&str, &Figures)], figures: &Figures, curve: Option<&Curve>) 
                         "Each point is one way to predict, with both 95\u{a0}% intervals. There is no curve, because \
                          no scores of single rows are opened."
                     }
-                    " Up and to the left is better; on the dashed line a prediction is chance."
+                    " A point further up and to the left is better. On the dashed line, predictions are as good as chance."
                 }
             }
         }
@@ -287,7 +288,7 @@ fn details(ways: &[(&str, &Figures)], figures: &Figures, curve: Option<&Curve>) 
     }
 }
 
-/// Makes the precision of each class. With two classes it is PPV and NPV.
+/// Shows the precision of each class. With two classes, these are PPV and NPV.
 fn precision(figures: &Figures) -> Markup {
     html! {
         div {

@@ -1,4 +1,4 @@
-//! Pictures of a report. The title of each picture names it; the numbers are in a table next to it.
+//! Draws the pictures of a report. Each picture has a title, and a table next to it with the numbers.
 
 use flyswarm_learn::model::figures::{Bin, Figures, Share};
 use maud::{Markup, html};
@@ -10,10 +10,11 @@ use crate::html::{cells, folded, number, percent, picture, px, table, whole};
 const WIDTH: f64 = 360.0;
 /// Maximum number of classes in a picture; the tables have all classes.
 const MOST: usize = 40;
-/// Percent of colour in the darkest cell of a confusion matrix: light enough to read the text on it.
+/// Percent of colour in the darkest cell of a confusion matrix. The cell is light enough to read the text on
+/// it.
 pub(super) const DEPTH: f64 = 45.0;
 
-/// Makes a table with the recall of each class: a picture and the number, of every way to predict.
+/// Makes a table with the recall of each class. For every way to predict, it has a picture and the number.
 pub(super) fn recall(ways: &[(&str, &Figures)]) -> Markup {
     let Some((_, first)) = ways.first() else { return html! {} };
     let caption = "Recall of each class, with 95\u{a0}% intervals";
@@ -71,7 +72,7 @@ fn span(k: usize, Share { value, low, high }: Share, of: &str) -> Markup {
     picture((width, height), Some("span"), &format!("Recall of {of}"), &told, parts)
 }
 
-/// Draws a mark of this radius: each way to predict has its own colour and shape.
+/// Draws a mark of this size. Each way to predict has its own colour and shape.
 pub(super) fn mark(k: usize, x: f64, y: f64, size: f64) -> Markup {
     let small = 0.85 * size;
     html! {
@@ -86,7 +87,7 @@ pub(super) fn mark(k: usize, x: f64, y: f64, size: f64) -> Markup {
     }
 }
 
-/// A square picture with shares on both axes.
+/// A square picture that has shares on both axes.
 pub(super) struct Square {
     left: f64,
     top: f64,
@@ -129,7 +130,8 @@ impl Square {
     }
 }
 
-/// Makes the table of true and predicted classes; a cell with a larger share of its row is darker.
+/// Makes the table of true and predicted classes. The larger the share of a cell in its row, the darker it
+/// is.
 pub(super) fn confusion(figures: &Figures) -> Markup {
     if figures.per_class.len() > MOST {
         return html! { p { "With " (figures.per_class.len()) " classes the table is left out." } };
@@ -190,7 +192,7 @@ pub(super) fn calibration(bins: &[Bin]) -> Markup {
     html! { figure { (square.picture("Calibration", &told.join("; "), parts)) } }
 }
 
-/// Draws loss and accuracy of every round; empty if there are no rounds.
+/// Draws the loss and accuracy of every round. Empty if there are no rounds.
 pub(super) fn rounds(rounds: &Value) -> Markup {
     let Some(rounds) = rounds.as_array().filter(|rounds| !rounds.is_empty()) else { return html! {} };
     let of = |name: &str| -> Vec<f64> { rounds.iter().filter_map(|round| round[name].as_f64()).collect() };
@@ -208,14 +210,14 @@ pub(super) fn rounds(rounds: &Value) -> Markup {
             (curves("Loss", &[&loss], most, number))
         }
         @if !held.is_empty() {
-            p.legend { span { i.s0 {} "rows of training" } span { i.s1 {} "rows held out" } }
+            p.legend { span { i.s0 {} "training rows" } span { i.s1 {} "held-out rows" } }
         }
         (table("Figures of every round", &["round", "loss", "accuracy", "held out"], rows))
     };
     folded("Rounds", &format!("{}", rounds.len()), parts)
 }
 
-/// Draws one or two values of every round, from 0 to `most`, with numbers in this form.
+/// Draws one or two lines with a value for every round, from 0 to `most`. `form` formats the numbers.
 fn curves(name: &str, lines: &[&[f64]], most: f64, form: fn(f64) -> String) -> Markup {
     let (left, top, height) = (56.0, 8.0, 160.0);
     let (Some(first), Some(last)) = (lines[0].first(), lines[0].last()) else { return html! {} };

@@ -1,5 +1,5 @@
-//! Sensitivity against 1 - specificity: the point at which a model decides, and the curve over all
-//! thresholds if the scores of the rows are there. A session opens no scores.
+//! Draws sensitivity against 1 - specificity: the point at which a model decides, and the curve over all
+//! thresholds if the scores of the rows are known. A session opens no scores.
 
 use flyswarm_learn::model::figures::{Figures, Share};
 use maud::{Markup, html};
@@ -7,18 +7,18 @@ use maud::{Markup, html};
 use super::pictures::Square;
 use crate::html::whole;
 
-/// Rows above each threshold.
+/// The ROC curve: how many rows are above each threshold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Curve {
     positives: u64,
     negatives: u64,
-    /// Negative and positive rows above a threshold, from the highest threshold to the lowest.
+    /// Numbers of negative and positive rows above a threshold, from the highest threshold to the lowest.
     points: Vec<(u64, u64)>,
 }
 
 impl Curve {
-    /// Makes the curve of scores (rows x 2; the lowest is the prediction) for the positive class of
-    /// `figures`. `None` unless there are rows of two classes.
+    /// Makes the curve from scores for the positive class of `figures`. The scores are a matrix of rows x 2,
+    /// and the lower score is the prediction. Returns `None` if there are not rows of two classes.
     pub(crate) fn of(figures: &Figures, labels: &[u16], scores: &[f64]) -> Option<Self> {
         let class = &figures.positive.as_ref()?.class;
         let positive = figures.per_class.iter().position(|each| each.class == *class)?;
@@ -27,7 +27,7 @@ impl Curve {
             .zip(scores.as_chunks::<2>().0)
             .map(|(&label, scores)| {
                 let margin = scores[1 - positive] - scores[positive];
-                // Two infinite scores do not rank the row.
+                // If both scores are infinite, the row gets the rank of a margin of 0.
                 (if margin.is_nan() { 0.0 } else { margin }, usize::from(label) == positive)
             })
             .collect();
@@ -51,7 +51,7 @@ impl Curve {
     }
 }
 
-/// Makes the picture: a point for each way to predict, and the curve of the first if it is known.
+/// Makes the picture: a point for each way to predict, and the curve of the first way if it is known.
 pub(super) fn picture(ways: &[(&str, &Figures)], curve: Option<&Curve>) -> Markup {
     let square = Square::default();
     let (x, y) = (|share| square.x(share), |share| square.y(share));
@@ -71,7 +71,7 @@ pub(super) fn picture(ways: &[(&str, &Figures)], curve: Option<&Curve>) -> Marku
         let mut places: Vec<String> = Vec::new();
         for (below, share) in curve.into_iter().flat_map(Curve::shares) {
             let place = format!("{},{}", x(below), y(at(share)));
-            // A large file has many points at the same place.
+            // In a large file, many points are at the same place.
             if places.last() != Some(&place) {
                 places.push(place);
             }
@@ -117,7 +117,7 @@ mod tests {
         let labels = [1, 0, 1, 0];
         let found = curve(&labels, &[3.0, 2.0, 2.0, f64::NAN], 1).unwrap();
         assert_eq!(found.points, [(0, 0), (0, 1), (1, 2), (2, 2)]);
-        // The other class as the positive one: the same curve, turned around.
+        // If the other class is the positive one, the curve is the same, but turned around.
         let other = curve(&labels, &[3.0, 2.0, 2.0, 0.0], 0).unwrap();
         assert_eq!(other.points, [(0, 0), (0, 1), (1, 2), (2, 2)]);
         let last = found.shares().last().unwrap();

@@ -1,4 +1,4 @@
-//! No text from outside becomes markup, and a page shows the contents of its receipt.
+//! Tests that text from outside never becomes markup, and that a page shows the contents of its receipt.
 
 use flyswarm_learn::model::columns::{Column, Spread};
 use flyswarm_learn::model::figures::{Gain, Sums};
@@ -21,7 +21,7 @@ fn figures(classes: &[String]) -> Figures {
     Figures::new(classes, &Sums::of_scores(2, &labels, &scores), None).unwrap()
 }
 
-/// Makes this number of columns, each with a larger distance than the next.
+/// Makes this number of columns. Each has a larger distance than the next one.
 fn beside(columns: u32) -> Beside {
     let column = |at: u32| Column {
         name: if at == 0 { EVIL.to_owned() } else { format!("column {at}") },
@@ -85,7 +85,7 @@ fn names_from_outside_never_become_markup() {
     let page = page.render();
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;"));
     assert!(!page.contains("<script") && !page.contains("alert(1)</script"));
-    // No tag begins in a name, and no attribute ends in one.
+    // A name from outside must not begin a tag or end an attribute.
     let known = [
         "!DOCTYPE", "html", "head", "meta", "title", "style", "body", "main", "header", "p", "h1", "h2",
         "h3", "section", "div", "span", "strong", "small", "b", "br", "i", "table", "caption", "thead",
@@ -98,7 +98,7 @@ fn names_from_outside_never_become_markup() {
         let acts = tag.split(' ').any(|word| word.starts_with("on") && word.contains('='));
         assert!(tag.matches('"').count() % 2 == 0 && !acts, "<{tag}>");
     }
-    // The page loads nothing; its one link leads to its own content.
+    // The page loads nothing. Its only link leads to its own content.
     let page = page.replacen("href=\"#main\"", "", 1);
     for loads in ["src=", "href=", "url(", "@import", "http:", "https:"] {
         assert!(!page.contains(loads), "{loads}");
@@ -107,7 +107,7 @@ fn names_from_outside_never_become_markup() {
 
 #[test]
 fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
-    // Each place has its own mark, so a failure names the place that is not escaped.
+    // Each place has its own mark, so that a failure shows which place is not escaped.
     let mut marks = 0;
     let mut mark = || {
         marks += 1;
@@ -156,7 +156,7 @@ fn every_place_for_a_name_is_escaped_and_none_is_left_untested() {
     };
     let page = page.render();
     for at in 1..=marks {
-        // A sealed total is cut after 12 characters; the name of the task appears only in the facts.
+        // A sealed total is cut after 12 characters. The name of the task appears only in the list of facts.
         assert!(page.contains(&format!("\u{fffd}&lt;i{at} ")), "place {at} is not on the page");
         assert!(!page.contains(&format!("<i{at}")), "place {at}");
     }
@@ -172,7 +172,7 @@ fn a_long_name_is_shown_whole_where_there_is_room_and_breaks_where_there_is_none
     let rows = Rows { name: "r", figures: &rows, beside: None, curve: None, learnt: None };
     let page = Page { title: "t", rows: Some(rows), ..Page::default() }.render();
     assert!(page.contains(&format!("<th scope=\"row\">{long}</th>")));
-    // A word breaks only if it is longer than a line; in a table it does not, and the table scrolls.
+    // A word is broken only if it is longer than a line. In tables, words are not broken; the table scrolls.
     assert!(page.contains("body { margin: 0; overflow-wrap: break-word;"));
     assert!(
         page.contains("white-space: nowrap; overflow-wrap: normal; }")
@@ -227,7 +227,7 @@ fn a_page_says_why_it_has_no_figures_of_the_session() {
         let page = page_of(&session(task, data, sections));
         assert!(page.contains("<h2>Quality of the result</h2>") && page.contains(told), "{task}: {page}");
     }
-    // A sketch predicts nothing.
+    // A session of the task sketch predicts nothing.
     assert!(!page_of(&session("\"sketch\"", "", "")).contains("<h2>How good"));
 }
 
@@ -238,7 +238,7 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     let swarm = &receipt["evaluation"]["pooled"]["swarm"];
     let balanced = swarm["balanced_accuracy"]["value"].as_f64().unwrap();
     assert!(page.contains(&format!("<strong>{:.0} %</strong>", 100.0 * balanced)));
-    // The page uses the same words as everywhere else, and the field's terms for two classes.
+    // The page uses the same sentences as other outputs, and the usual terms for two classes.
     let Some(Held::Compared(found)) = super::figures::read(&receipt["evaluation"]["pooled"]) else {
         panic!()
     };
@@ -262,8 +262,8 @@ fn a_page_shows_the_figures_of_the_receipt_and_tables_beside_every_picture() {
     {
         assert!(page.contains(&format!("<h3>{heading}</h3>")), "{heading}");
     }
-    // Without own figures the page does not mention own rows.
-    assert!(!page.contains("Only its own held-out rows. No other"));
+    // If there are no own figures, the page does not mention them.
+    assert!(!page.contains("These figures are only for its own held-out rows. No other"));
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn receipts_that_are_none_make_a_page_all_the_same() {
     contradictory["evaluation"]["contradictory"] = json!(true);
     let page = Page { title: "t", receipt: Some(&contradictory), ..Page::default() }.render();
     assert!(page.contains("contradict each other") && !page.contains("class=\"cards\""));
-    // Figures of an earlier version are not reported as missing.
+    // Figures that an earlier version wrote are not reported as missing.
     let mut earlier = receipt();
     earlier["evaluation"]["pooled"]["swarm"]["majority"] = Value::Null;
     let page = Page { title: "t", receipt: Some(&earlier), ..Page::default() }.render();
@@ -338,7 +338,7 @@ fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
     assert!(page.contains("<th scope=\"row\">column 29</th>") && !page.contains("column 30<"));
     assert!(page.contains("10 more columns are not shown; their distance is at most 10.00 deviations."));
     assert!(page.contains("the mean here lies 11.00 deviations above the pool"));
-    // A constant column of the pool has no deviation that sets a scale.
+    // A column that is constant in the pool has no deviation that could set a scale.
     let mut constant = beside(1);
     constant.columns[0].pool.deviation = 0.0;
     let page = Page { title: "t", columns: Some(constant), ..Page::default() }.render();
@@ -349,7 +349,7 @@ fn the_farthest_columns_are_shown_and_the_rest_is_told_in_a_sentence() {
 #[test]
 fn what_was_decided_is_told_with_its_time_and_what_it_is() {
     let page = Page { title: "t", receipt: Some(&receipt()), ..Page::default() }.render();
-    // Joined at 1.0, opened at 13.5; the other sum was opened before a restart.
+    // The peer joined at 1.0, and a sum was opened at 13.5. The other sum was opened before a restart.
     let row = "holders<small>who has rows</small></th>";
     let mut receipt = receipt();
     receipt["aggregates"][0]["name"] = json!("holders");
@@ -448,7 +448,7 @@ fn a_page_of_tables_starts_with_the_sentence_of_its_task_and_no_name_is_cut() {
     ] {
         assert!(page.contains(&part), "{part} is not in {page}");
     }
-    // A term without an interval is not drawn.
+    // A term that has no interval is not drawn.
     assert_eq!(page.matches("<svg").count(), 1);
     for tag in tags(&page).into_iter().filter(|tag| *tag == "th" || tag.starts_with("th ")) {
         assert!(tag.contains("scope="), "<{tag}>");
@@ -468,7 +468,7 @@ fn noise_and_its_budget_are_told_by_mode() {
         let page = page_of(&session("\"flynn\"", &scaled, &noise));
         assert!(page.contains(&format!("The session spent epsilon = 0.5 ({mode}): ")), "{page}");
         assert!(page.contains(unit) && page.contains("; with noise.") && !page.contains(exact), "{page}");
-        // Sketches have no shares of noise.
+        // For sketches, peers do not draw noise together.
         if mode != "central" {
             let noise = format!("[privacy]\nepsilon = 0.5\nmode = \"{mode}\"");
             let page = page_of(&session("\"sketch\"", "scaling = \"unit-norm\"", &noise));

@@ -1,4 +1,4 @@
-//! A session that a program builds, with the same rules as a file.
+//! Builds sessions in a program, with the same rules as for a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Session {
     /// [`SessionError::File`], with the cause as its source.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SessionError> {
         let (path, text) = (path.as_ref(), self.to_toml());
-        // Many long names can make a file that is too large to read.
+        // The text is read again, because many long names can make a file that is too large to read.
         Self::parse(&text)
             .and_then(|_| files::write_whole(path, text.as_bytes(), true).map_err(SessionError::Write))
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
@@ -57,7 +57,7 @@ impl Session {
 }
 
 impl Run {
-    /// Makes a new session outside any series: a random number and the present time.
+    /// Makes the fields of a new session that is not in a series: a random number and the present time.
     ///
     /// # Errors
     /// [`SessionError::Random`] if the system gives no random bytes.
@@ -71,7 +71,7 @@ impl Run {
 }
 
 impl SessionBuilder {
-    /// Sets the number of features of a row, if they have no names.
+    /// Sets the number of features of a row. Use this if they have no names.
     pub fn features(mut self, count: usize) -> Self {
         self.features = Some(count);
         self
@@ -101,7 +101,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets whether peers compare their columns with those of all peers. Default: if the task supports
+    /// Sets whether peers compare their columns with those of all peers. Default: true if the task supports
     /// it.
     pub fn check_columns(mut self, on: bool) -> Self {
         self.check_columns = Some(on);
@@ -114,7 +114,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds a peer that the others find by mDNS.
+    /// Adds a peer without addresses, which the others must find by mDNS.
     pub fn peer(self, name: impl Into<String>, key: PublicKey) -> Self {
         self.peer_at(name, key, None::<String>)
     }
@@ -137,8 +137,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets the minimum number of peers to continue with. Default: a majority, or more if the task needs
-    /// more.
+    /// Sets the minimum number of peers that the session needs to continue. Default: a majority, or more if
+    /// the task needs more.
     pub fn min_peers(mut self, count: u16) -> Self {
         self.min_peers = Some(count);
         self
@@ -168,7 +168,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Sets number, time and series of this session. Default: [`Run::random`].
+    /// Sets the number, time and series of this session. Default: [`Run::random`].
     pub fn run(mut self, run: Run) -> Self {
         self.session.run = run;
         self
@@ -183,7 +183,7 @@ impl SessionBuilder {
         let data = &mut session.data;
         if let Some(preparation) = &mut data.preparation {
             if features.is_some() || !data.columns.is_empty() {
-                let expected = "absent if there is a table, from which they follow";
+                let expected = "absent if there is a table, because they follow from it";
                 return Err(SessionError::value("data.features or data.columns", "given", expected));
             }
             Arc::make_mut(preparation).normalise();

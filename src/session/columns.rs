@@ -14,12 +14,12 @@ use super::{DataSpec, SessionError, TaskSpec};
 use crate::tasks::Protection;
 use flyswarm_data::scaling::ColumnSums;
 
-/// Checks of columns. None by default; a session file compares columns unless it disables this.
+/// Checks of columns. By default there are none, but a session file compares columns unless it disables this.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnChecks {
-    /// True if each peer compares its columns with the sum of all peers (`data.check_columns`). If the
-    /// scaling does not need that sum, it is opened for this comparison. The task `xclp` opens only the
-    /// sums that its scaling needs.
+    /// True if each peer compares its columns with the sum of all peers (`data.check_columns`). This sum is
+    /// opened even if the scaling does not need it. The task `xclp` opens only the sums that its scaling
+    /// needs.
     pub compare: bool,
     /// Limits of columns, by their names in [`DataSpec::columns`]; rows outside the limits are refused.
     pub limits: BTreeMap<String, Bounds>,
@@ -58,7 +58,7 @@ impl fmt::Display for Bounds {
 }
 
 impl ColumnChecks {
-    /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
+    /// Replaces -0.0 by 0.0, because the two are equal but have different encodings.
     pub(super) fn normalise(&mut self) {
         for Bounds { min, max } in self.limits.values_mut() {
             min.iter_mut().chain(max).for_each(|end| *end += 0.0);
@@ -122,7 +122,7 @@ impl ColumnChecks {
         entries
     }
 
-    /// Writes the field in the section `[data]`.
+    /// Writes the field `check_columns` for the section `[data]`.
     pub(super) fn write_field(&self, out: &mut String) -> fmt::Result {
         let about = "Each peer compares its columns with the sum over all peers; only this peer sees the \
                      warnings.";
@@ -132,7 +132,7 @@ impl ColumnChecks {
     /// Writes the sections `[columns.NAME]`.
     pub(super) fn write_toml(&self, out: &mut String) -> fmt::Result {
         for (name, Bounds { min, max }) in &self.limits {
-            writeln!(out, "# Rows outside these limits are refused; the error names the line.")?;
+            writeln!(out, "# Rows with values outside these limits are refused; the error names the line.")?;
             writeln!(out, "[columns.{}]", quoted(name))?;
             min.iter().try_for_each(|min| writeln!(out, "min = {min:?}"))?;
             max.iter().try_for_each(|max| writeln!(out, "max = {max:?}"))?;
@@ -155,8 +155,8 @@ impl DataSpec {
         if limits.is_empty() { Vec::new() } else { self.columns.iter().map(of).collect() }
     }
 
-    /// Returns the column sums to open. The scaling needs some of them (`needed`, with or without
-    /// squares); comparing each peer's columns with those of all peers needs more.
+    /// Returns which sums over the columns are opened. The scaling needs some of them: `needed` is true if it
+    /// also needs sums of squares. The comparison of each peer's columns with those of all peers needs more.
     #[must_use]
     pub fn opens_moments(&self, needed: Option<bool>) -> Option<ColumnSums> {
         if self.checks.compare { Some(ColumnSums::Compared) } else { needed.map(ColumnSums::needed) }

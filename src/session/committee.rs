@@ -15,11 +15,11 @@ use super::{COMMITTEE, Entry, Faults, Peer, Session, SessionError};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommitteeSpec {
-    /// Faults that are tolerated; `None` for the default of [`CommitteeSpec::faults`].
+    /// Faults that are tolerated. If `None`, the default of [`CommitteeSpec::faults`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<Faults>,
-    /// Names of the members, 3 to 15 of the roster; empty if the hash of the session draws them. The
-    /// hash also sets their order.
+    /// Names of the members, 3 to 15 of the roster; empty if the hash of the session draws them. The hash
+    /// also determines their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<String>,
 }
@@ -64,12 +64,12 @@ impl CommitteeSpec {
         if self.members.is_empty() { roster.min(COMMITTEE) } else { self.members.len() }
     }
 
-    /// Returns the number of members that decide, for a roster of `roster` peers.
+    /// Returns the number of members that must agree on a decision, for a roster of `roster` peers.
     pub(super) fn quorum(&self, roster: usize) -> usize {
         self.faults(roster).quorum(self.size(roster))
     }
 
-    /// Returns the entries of the canonical encoding; defaults are left out.
+    /// Returns the entries of the canonical encoding; fields with default values are left out.
     pub(super) fn entries(&self, roster: usize) -> Vec<(&'static str, Vec<u8>)> {
         let (mut out, faults) = (Vec::new(), self.faults(roster));
         if faults != self.default_faults(roster) {
@@ -105,8 +105,8 @@ impl CommitteeSpec {
 }
 
 impl Session {
-    /// Returns the committee in its order: the members named in the file, or the first [`COMMITTEE`]
-    /// peers, by SHA-256 over session id and public key (module documentation).
+    /// Returns the committee in its order: the members named in the file, or the first [`COMMITTEE`] peers,
+    /// ordered by SHA-256 over session id and public key.
     #[must_use]
     pub fn committee(&self) -> Vec<Peer> {
         let named = &self.voting.members;
@@ -114,21 +114,21 @@ impl Session {
         committee(self.id(), self.peers().filter(stands).map(|peer| (peer, self.key(peer))))
     }
 
-    /// Returns the number of members that decide, which is also the number of shares that open: 8 of 15,
-    /// or 10 of 15 if some may be faulty.
+    /// Returns the number of members that must agree on a decision. The same number of shares opens a sum.
+    /// With 15 members it is 8, or 10 if members may break the protocol.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.voting.quorum(self.roster.len())
     }
 
-    /// Returns the faults of committee members that are tolerated without an aggregate being opened
-    /// twice.
+    /// Returns the faults of committee members that the session tolerates. With such faults, no aggregate is
+    /// opened twice.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.voting.faults(self.roster.len())
     }
 
-    /// Returns the settings of the session for the state machines of the sealed sum.
+    /// Returns the settings that the state machines of the sealed sum need.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let member = |entry: &Entry| Member { key: entry.key, name: entry.name.clone() };

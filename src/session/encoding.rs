@@ -73,7 +73,7 @@ pub(crate) fn list<'a>(items: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8
     out
 }
 
-/// Appends the length of `item` and the item.
+/// Appends the length of `item`, then `item`.
 pub(crate) fn put(out: &mut Vec<u8>, item: &[u8]) {
     out.extend(integer(item.len() as u64));
     out.extend(item);
@@ -97,8 +97,8 @@ impl Session {
     }
 
     /// Returns the dotted name of every field and 8 bytes of the hash of its value, in the order of the
-    /// encoding, without addresses. Two peers whose ids differ compare these lists to name the fields
-    /// that differ.
+    /// encoding, without addresses. If two peers have different ids, they compare these lists to find the
+    /// fields that differ.
     #[must_use]
     pub fn fields(&self) -> Vec<(String, [u8; 8])> {
         entries(self)
@@ -112,9 +112,9 @@ impl Session {
             .collect()
     }
 
-    /// Returns the fields that differ from, or are missing in, another file's [`Self::fields`]. If only the
-    /// other file has some fields, their names are not repeated, because they come from outside. One entry,
-    /// "fields unknown here", replaces them.
+    /// Returns the fields that are different or missing in another file. `theirs` are that file's
+    /// [`Self::fields`]. If the other file has fields that this one lacks, the single entry "fields unknown
+    /// here" stands for them: their names come from outside and are not shown.
     #[must_use]
     pub fn differing_fields(&self, theirs: &[(String, [u8; 8])]) -> Vec<String> {
         differing(&self.fields(), theirs)

@@ -1,5 +1,6 @@
-//! The fields of a section of the session file. A line of a table describes each field. It defines how
-//! the field is read, its limits, its part of the session id, its comment in a file and its JSON.
+//! The fields of a section of the session file. Each field is described by a line of a table. The line
+//! defines how the field is read, its limits, its encoding for the session id, its comment in a file and its
+//! JSON.
 
 use std::fmt::{self, Write};
 
@@ -15,7 +16,7 @@ use super::{Sections, SessionError};
 
 /// A value that is one of a few words.
 pub(crate) trait Word: Copy + PartialEq + 'static {
-    /// Words with their meanings.
+    /// The words and their values.
     const WORDS: &'static [(&'static str, Self)];
 
     /// Returns the word of this value.
@@ -23,16 +24,16 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
         Self::WORDS.iter().find(|(_, value)| *value == self).map_or("", |(word, _)| word)
     }
 
-    /// Sets the value by its word; returns false if the word does not exist.
+    /// Sets the value that this word stands for. Returns false if there is no such word.
     fn take(&mut self, text: &str) -> bool {
         let found = Self::WORDS.iter().find(|(word, _)| *word == text);
         found.map(|(_, value)| *self = *value).is_some()
     }
 }
 
-/// A table in a list of tables.
+/// The type of the tables in a list of tables.
 pub(crate) trait Table: Sized {
-    /// Reads one. The error is one line for the user.
+    /// Reads a table. The error is one line for the user.
     fn read(table: &Map<String, Value>) -> Result<Self, String>;
     /// Returns the canonical value.
     fn encode(&self) -> Vec<u8>;
@@ -47,7 +48,7 @@ pub(crate) type ReadTables<S> = fn(&mut S, &[Map<String, Value>]) -> Result<(), 
 pub(crate) enum Kind<S> {
     /// A whole number.
     Whole { limit: Limit, get: fn(&S) -> u64, set: fn(&mut S, u64) },
-    /// A number from the first to the second end; `limit` describes the range in words.
+    /// A number between the two `ends`. `limit` describes the range in words.
     Number { ends: (f64, f64), limit: &'static str, get: fn(&S) -> f64, set: fn(&mut S, f64) },
     /// True or false.
     Flag { get: fn(&S) -> bool, set: fn(&mut S, bool) },
@@ -57,15 +58,15 @@ pub(crate) enum Kind<S> {
     List { limit: Limit, get: fn(&S) -> &[u32], set: fn(&mut S, Vec<u32>) },
     /// Names without spaces.
     Names { get: fn(&S) -> &[String], set: fn(&mut S, Vec<String>) },
-    /// Tables. File and id omit an empty list.
+    /// Tables. An empty list is omitted in a file and in the id.
     Tables { read: ReadTables<S>, encode: fn(&S) -> Vec<Vec<u8>>, json: fn(&S) -> Vec<Map<String, Value>> },
-    /// A digest, in hexadecimal digits. File and id omit a missing digest.
+    /// A digest, in hexadecimal digits. A missing digest is omitted in a file and in the id.
     Digest { get: fn(&S) -> Option<[u8; 32]>, set: fn(&mut S, [u8; 32]) },
 }
 
 /// A line of the table.
 pub(crate) struct Row<S> {
-    /// Dotted name.
+    /// Name of the field with its section and a dot.
     pub(crate) name: &'static str,
     /// Comment in a file; empty if the comment above covers this field too.
     pub(crate) about: &'static str,
@@ -75,7 +76,8 @@ pub(crate) struct Row<S> {
 
 /// Makes the fields of a section, in the order of the encoding and of a file.
 ///
-/// A line is `NAME at PATH: KIND, COMMENT;`, with the name in the section and the path in the struct.
+/// A line is `NAME at PATH: KIND, COMMENT;`. `NAME` is the name in the section, and `PATH` the place of the
+/// value in the struct.
 macro_rules! fields {
     (
         $section:literal;
@@ -156,7 +158,7 @@ macro_rules! fields {
 pub(crate) use fields;
 
 impl<S> Row<S> {
-    /// Returns the name inside the section.
+    /// Returns the name without the section.
     fn key(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(_, key)| key)
     }
@@ -235,7 +237,7 @@ impl<S> Row<S> {
         })
     }
 
-    /// Returns the value as TOML.
+    /// Returns the value as TOML; `None` if the file omits it.
     fn toml(&self, of: &S) -> Option<String> {
         Some(match &self.kind {
             Kind::Whole { get, .. } => get(of).to_string(),
@@ -283,7 +285,7 @@ fn one_of(names: &[&str]) -> String {
     format!("expected one of {}", names.join(", "))
 }
 
-/// Reads the section of these fields into `to` and returns the names that it contains.
+/// Reads the section of these fields into `to`, and returns the names of the fields that it contains.
 ///
 /// # Errors
 /// [`SessionError::Syntax`] for an unknown field and for a value of another type,
@@ -299,7 +301,7 @@ pub(crate) fn read<S>(
     reading.refused.map(|()| reading.given)
 }
 
-/// Sets a whole number by its name inside the section.
+/// Sets a whole number. `name` is its name without the section.
 ///
 /// # Errors
 /// [`SessionError::Value`] if the field does not exist or the value is out of range.
@@ -335,7 +337,7 @@ pub(crate) fn entries<S>(rows: &[Row<S>], of: &S) -> Vec<Field> {
     rows.iter().filter_map(|row| Some((row.name, row.encode(of)?))).collect()
 }
 
-/// Writes the fields of a section, each comment above its fields.
+/// Writes the fields of a section. A comment is above the fields that it describes.
 pub(crate) fn write<S>(rows: &[Row<S>], of: &S, out: &mut String) -> fmt::Result {
     for row in rows {
         let Some(value) = row.toml(of) else { continue };
@@ -354,7 +356,7 @@ pub(crate) fn json<S>(rows: &[Row<S>], of: &S) -> Map<String, Value> {
     values(rows, of).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Writes one field below its comment; `value` is TOML.
+/// Writes a comment and the field below it. `value` is TOML.
 pub(crate) fn field(about: &str, name: &str, value: impl fmt::Display, out: &mut String) -> fmt::Result {
     comment(about, out)?;
     writeln!(out, "{name} = {value}")
@@ -410,7 +412,7 @@ impl<'de, S> Visitor<'de> for &mut Reading<'_, S> {
     }
 }
 
-/// Name of a field.
+/// Reads the name of a field.
 struct Key<S: 'static>(&'static [Row<S>]);
 
 impl<'de, S> DeserializeSeed<'de> for Key<S> {
@@ -426,7 +428,7 @@ impl<'de, S> DeserializeSeed<'de> for Key<S> {
     }
 }
 
-/// Value of a field.
+/// Reads the value of a field.
 struct Entry<'a, S: 'static> {
     row: &'static Row<S>,
     to: &'a mut S,

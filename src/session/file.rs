@@ -22,8 +22,8 @@ use super::{
 };
 use crate::tasks::Select;
 
-/// The file as written, without the tasks' sections. Integers are wide enough for our own rules to check
-/// them, and sizes are not yet resolved.
+/// The file as it is written, without the sections of the tasks. Its integer types are wide, so that the
+/// rules of this module can check every value. Sizes may still be multiples.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSession {
@@ -89,10 +89,10 @@ struct RawEntry {
     addresses: Vec<String>,
 }
 
-/// Comment that shows the session id to a reader of the file.
+/// Beginning of the comment that shows the session id in a file.
 const ID_COMMENT: &str = "# Session id: ";
 
-/// Returns the text of a session file with this id in its comment; the text may have been edited by
+/// Puts this id into the comment of a session file, and returns the text. The text may have been edited by
 /// hand.
 pub(crate) fn with_id(text: &str, id: SessionId) -> String {
     let line = |line: &str| match line.starts_with(ID_COMMENT) {
@@ -236,7 +236,7 @@ impl Session {
     }
 }
 
-/// Formats texts as a TOML list.
+/// Formats texts as a TOML list of strings.
 pub(crate) fn list(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", "))
 }
@@ -251,7 +251,7 @@ fn write_names(columns: &[String], out: &mut String) -> std::fmt::Result {
 }
 
 impl Scaling {
-    /// Returns the value of `scaling` in a session file.
+    /// Formats the scaling as the value of `scaling` in a session file.
     #[must_use]
     pub fn to_toml(self) -> String {
         match self {
@@ -262,7 +262,7 @@ impl Scaling {
     }
 }
 
-/// Reads the time-outs of `[timing]` and the limits of `[limits]`, which may come from outside.
+/// Reads the time-outs of `[timing]` and the limits of `[limits]`, with values that may come from outside.
 ///
 /// # Errors
 /// [`SessionError::Value`] if the field does not exist or the value is out of range.
@@ -280,7 +280,7 @@ pub(crate) fn timing(
 }
 
 impl RawSession {
-    /// Puts the numbers into their types. [`Session::check`] applies all other rules.
+    /// Converts the numbers to their types. [`Session::check`] checks all other rules.
     fn resolve(self, mut sections: Sections<'_>) -> Result<Session, SessionError> {
         rules::ROSTER.check::<u16>(self.roster.len() as i128)?;
         let roster = self.roster.into_iter().map(RawEntry::resolve).collect::<Result<Vec<_>, _>>()?;
@@ -292,7 +292,7 @@ impl RawSession {
                 (preparation.width() as i64, preparation.features())
             }
             (Some(_), ..) => {
-                let expected = "absent if there is a [table], from which they follow";
+                let expected = "absent if there is a [table], because they follow from it";
                 return Err(SessionError::value("data.features or data.columns", "given", expected));
             }
             (None, Some(features), columns) => (features, columns),
@@ -370,7 +370,7 @@ pub(crate) fn read(path: &Path) -> Result<String, SessionError> {
     String::from_utf8(bytes).map_err(|_| SessionError::NotText)
 }
 
-/// Makes an error of the TOML reader, with its line in the text of the file.
+/// Converts an error of the TOML reader. The new error has the line in the text of the file.
 pub(crate) fn syntax(text: &str, error: &toml::de::Error) -> SessionError {
     let at = error.span().map_or(text.len(), |span| span.start);
     let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
@@ -383,12 +383,12 @@ pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 
-/// Formats a binary32 as a TOML float that rounds back to the same value. TOML readers read it as a
-/// binary64; the short form is used if it rounds back.
+/// Formats a binary32 as a TOML float. TOML readers read it as a binary64. The short form is used if it gives
+/// the same binary32 again after rounding.
 fn single(value: f32) -> String {
     let short = format!("{value:?}");
     match short.parse::<f64>() {
-        #[expect(clippy::cast_possible_truncation, reason = "rounding as the reader does is the point")]
+        #[expect(clippy::cast_possible_truncation, reason = "this rounds in the same way as the reader")]
         Ok(wide) if wide as f32 == value => short,
         _ => format!("{:?}", f64::from(value)),
     }

@@ -17,28 +17,29 @@ use crate::privacy::mechanism::Mechanism;
 /// Differential privacy of a session of the task `flynn`, `sketch` or `fedavg`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct NoiseSpec {
-    /// Budget: a decimal number from 0.001 to 100 with at most six places, held exactly.
+    /// Budget: a decimal number from 0.001 to 100 with at most six decimal places. It is stored exactly.
     pub epsilon: Ratio,
-    /// With the mode `member` the probability that epsilon does not hold: a decimal number from 10^-12
-    /// to 0.01 with at most twelve places, held exactly. Otherwise `None`: epsilon always holds.
+    /// With the mode `member`, the probability that the bound epsilon does not hold: a decimal number from
+    /// 10^-12 to 0.01 with at most twelve decimal places, stored exactly. With the other modes `None`,
+    /// because the bound always holds.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_number")]
     pub delta: Option<Ratio>,
-    /// Number of counts in a release of one peer, the paper's T; with the mode `central` the number of
-    /// counts of the total that are kept. 1 to m x classes. 0 with the task `sketch`, which releases
-    /// every counter.
+    /// Number of counts in the release of a peer, the paper's T. With the mode `central`, the number of
+    /// counts of the total that are kept. 1 to m x classes; 0 with the task `sketch`, which releases every
+    /// counter.
     pub top: u32,
     /// Definition of neighbouring data sets.
     pub mode: NoiseMode,
-    /// With the modes `central` and `member`, the number of peers that may collude without learning
-    /// more: 1 to `min_peers` - 1, and fewer than a majority of the committee. Default 1; 0 with another
-    /// mode, which needs no such bound.
+    /// With the modes `central` and `member`, the number of peers that may collude without learning more: 1
+    /// to `min_peers` - 1, and fewer than a majority of the committee. Default 1. With the other modes 0,
+    /// because they need no such limit.
     pub colluders: u16,
-    /// Unit of privacy: what neighbouring data sets may differ in.
+    /// Unit of privacy: one row, or all rows of a group.
     #[serde(flatten)]
     pub unit: PrivacyUnit,
 }
 
-/// Difference between neighbouring data sets.
+/// The rows in which two neighbouring data sets may differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "unit", rename_all = "kebab-case")]
 pub enum PrivacyUnit {
@@ -46,9 +47,9 @@ pub enum PrivacyUnit {
     #[default]
     Row,
     /// All rows of one group, such as those of one patient. A peer uses at most `group_rows` rows of a group,
-    /// and each mechanism has epsilon / `group_rows`: a mechanism that is epsilon-private for one row is
-    /// g epsilon-private for g rows (Dwork & Roth, "The Algorithmic Foundations of Differential Privacy",
-    /// 2014, theorem 2.2).
+    /// and each mechanism gets the budget epsilon / `group_rows`. This is enough, because a mechanism that is
+    /// epsilon-private for one row is g epsilon-private for g rows (Dwork & Roth, "The Algorithmic
+    /// Foundations of Differential Privacy", 2014, theorem 2.2).
     Group {
         /// Maximum number of rows of a group: 1 to 1,000.
         group_rows: u16,
@@ -56,7 +57,7 @@ pub enum PrivacyUnit {
 }
 
 impl PrivacyUnit {
-    /// Returns the maximum number of rows of a unit.
+    /// Returns the maximum number of rows that a unit has.
     #[must_use]
     pub fn rows(self) -> u16 {
         match self {
@@ -66,7 +67,7 @@ impl PrivacyUnit {
     }
 }
 
-/// `privacy.unit` as written.
+/// `privacy.unit` as it is written in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum RawUnit {
@@ -78,16 +79,17 @@ pub(super) enum RawUnit {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoiseMode {
-    /// One row is replaced at every peer at once: each peer spends an equal part of epsilon (the paper's
-    /// Algorithm 2).
+    /// One row is replaced at every peer at the same time, so each peer may spend an equal part of epsilon
+    /// (the paper's Algorithm 2).
     #[default]
     PerParty,
-    /// One row is replaced at one peer: each peer spends all of epsilon.
+    /// One row is replaced at one peer, so each peer may spend all of epsilon.
     Parallel,
-    /// One row is replaced at one peer, and only the total is seen: shares of noise under a sealed sum.
+    /// One row is replaced at one peer, and only the total is opened. The members add shares of the noise to
+    /// a sealed sum.
     Central,
-    /// All rows of one peer are replaced, and only the totals of all rounds are seen: shares of noise
-    /// under each sealed sum (task `fedavg`).
+    /// All rows of one peer are replaced, and only the totals of all rounds are opened. The members add
+    /// shares of the noise to each sealed sum (task `fedavg`).
     Member,
 }
 
@@ -102,7 +104,7 @@ impl fmt::Display for NoiseMode {
     }
 }
 
-/// Fields of the file.
+/// Fields as they are written in the file.
 pub(super) struct RawNoise {
     pub(super) epsilon: Option<f64>,
     pub(super) delta: Option<f64>,
@@ -121,7 +123,7 @@ const DELTA: (u64, u64) = (1, 10_000_000_000);
 const DELTA_LIMIT: &str = "1e-12 to 0.01, with at most twelve decimal places";
 /// Maximum number of rows of a group.
 const MOST_GROUP_ROWS: u64 = 1_000;
-/// Maximum of peers x `top` x `group_rows`, so that the ratios of the mechanisms fit 64 bits.
+/// Maximum of peers x `top` x `group_rows`. It ensures that the ratios of the mechanisms fit in 64 bits.
 const MOST_PARTS: u64 = 1 << 41;
 
 fn as_number<S: serde::Serializer>(delta: &Option<Ratio>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -129,14 +131,14 @@ fn as_number<S: serde::Serializer>(delta: &Option<Ratio>, serializer: S) -> Resu
 }
 
 impl NoiseSpec {
-    /// Makes a specification with the default number of colluders.
+    /// Makes a specification with the default number of colluders and the unit of one row.
     #[must_use]
     pub fn new(epsilon: Ratio, top: u32, mode: NoiseMode) -> Self {
         let (colluders, unit) = (u16::from(mode.in_shares()), PrivacyUnit::Row);
         Self { epsilon, delta: None, top, mode, colluders, unit }
     }
 
-    /// Returns the decimal delta that is read as this binary64; `None` if it is out of range.
+    /// Returns the decimal delta that a reader converts to this binary64; `None` if it is out of range.
     #[must_use]
     pub fn exact_delta(number: f64) -> Option<Ratio> {
         read_delta(number)
@@ -148,8 +150,8 @@ impl NoiseSpec {
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// Returns the number of members that make the noise of a total: every view has at least this number
-    /// of members that do not collude.
+    /// Returns the number of members whose noise must be enough for a total. Every view has at least this
+    /// number of members that do not collude.
     #[must_use]
     pub fn parties(&self, session: &Session) -> u32 {
         u32::from(session.min_peers.saturating_sub(self.colluders).max(1))
@@ -161,8 +163,8 @@ impl NoiseSpec {
         (exact.denominator() == 1).then_some(exact.numerator())
     }
 
-    /// Returns the budget of one row in one peer's release; with the modes `central` and `member`, in
-    /// the total.
+    /// Returns the budget of one row in the release of a peer. With the modes `central` and `member`, this is
+    /// the budget in the total.
     ///
     /// # Panics
     /// If the session was not checked.
@@ -173,8 +175,8 @@ impl NoiseSpec {
         self.epsilon.over(parts).unwrap_or_else(|| panic!("{self:?} was not checked"))
     }
 
-    /// Returns the mechanism that each peer of the task `flynn` applies to its counts; a row sets
-    /// `weight` of them.
+    /// Returns the mechanism that each peer of the task `flynn` applies to its counts. Each row changes
+    /// `weight` counts.
     ///
     /// # Panics
     /// If the session was not checked.
@@ -260,7 +262,8 @@ impl NoiseSpec {
         limit.check::<u16>(group_rows).map(drop)
     }
 
-    /// Returns the fields that are part of the session id; missing fields are left out.
+    /// Returns the fields that are part of the session id; fields that the session does not have are left
+    /// out.
     pub(super) fn entries(&self) -> Vec<Field> {
         let mut entries = vec![("privacy.epsilon", integer(self.millionths().unwrap_or(0)))];
         entries.extend(self.trillionths().map(|number| ("privacy.delta", integer(number))));
@@ -337,7 +340,8 @@ impl RawNoise {
             };
         };
         let wrong = || SessionError::value("privacy.epsilon", format!("{number:?}"), EPSILON_LIMIT);
-        // Decimal number of the file: nothing depends on the float that it was read as.
+        // The decimal number in the file is restored exactly, so that nothing depends on the rounding of the
+        // float.
         let epsilon = Ratio::from_decimal(number).ok_or_else(wrong)?;
         let release = task.release(data);
         let kept = match (release, self.top) {
@@ -408,8 +412,8 @@ fn delta_of(task: &TaskSpec, delta: f64) -> SessionError {
     SessionError::value("privacy.delta", format!("{delta:?}"), limit)
 }
 
-/// Returns the decimal number with at most twelve places that is read as this binary64, if it is in the
-/// range.
+/// Returns the decimal number with at most twelve decimal places that a reader converts to this binary64, if
+/// it is in the range.
 fn read_delta(number: f64) -> Option<Ratio> {
     let parts = (number * 1e12).round();
     let within = (DELTA.0 as f64..=DELTA.1 as f64).contains(&parts);
@@ -419,7 +423,7 @@ fn read_delta(number: f64) -> Option<Ratio> {
 }
 
 impl NoiseMode {
-    /// Returns whether the members make the noise of a total together.
+    /// Returns whether the noise of a total is the sum of noise from all members.
     #[must_use]
     pub fn in_shares(self) -> bool {
         matches!(self, Self::Central | Self::Member)
@@ -430,8 +434,8 @@ fn top(counts: usize) -> Limit {
     Limit::new("privacy.top", 1, counts as u64).saying(" (m x classes)")
 }
 
-/// Limits the number of colluders. A majority of the committee could remove the pads of a failed view.
-/// It would see two totals with the same noise.
+/// Returns the limit of the number of colluders. It is below a majority of the committee, because a majority
+/// could remove the pads of a failed view and would see two totals with the same noise.
 fn colluders(min_peers: u16, majority: usize) -> Limit {
     let most = (u64::from(min_peers) - 1).min(majority as u64 - 1);
     let what = " (fewer than min_peers and than a majority of the committee)";
@@ -488,7 +492,7 @@ mod tests {
             |session: &Session| session.fields().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert!(
             !fields(&plain).iter().any(|name| name == "privacy.epsilon"),
-            "what is not there does not enter the id"
+            "absent fields are not part of the id"
         );
         assert!(fields(&parse("epsilon = 2\ntop = 1").unwrap()).iter().any(|name| name == "privacy.mode"));
     }
@@ -555,7 +559,7 @@ mod tests {
         let whole = Mechanism::Release { epsilon: ratio("1"), top: 7, most };
         assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"parallel\""), whole);
         let shares = Mechanism::Shares { epsilon: ratio("1"), top: 7, weight: 3, parties: 2 };
-        // A view needs three of five peers, and one of them may collude.
+        // A view needs three of five peers. One of them may collude, so two make the noise.
         assert_eq!(mechanism("epsilon = 1\ntop = 7\nmode = \"central\""), shares);
     }
 

@@ -1,4 +1,5 @@
-//! The rules of a session that apply to all tasks. An error gives field, value and limit on one line.
+//! The rules of a session that apply to all tasks. An error has the field, the value and the limit on one
+//! line.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -13,7 +14,8 @@ use flyswarm_data::scaling::MAX_BINS;
 use super::fields::{self, Row, fields};
 use super::{DataSpec, Entry, Scaling, Session, TaskSpec, Timing};
 
-/// Largest session file, in bytes. 1,024 peers with 16 addresses of ordinary length fit.
+/// Largest session file, in bytes. A file with 1,024 peers and 16 addresses of ordinary length for each is
+/// smaller.
 pub(crate) const FILE_LIMIT: usize = 1 << 20;
 /// Largest vector of counts, in bytes; a peer holds several such vectors in memory.
 pub(crate) const COUNTS_LIMIT: u64 = 1 << 30;
@@ -27,7 +29,7 @@ const ADDRESSES_LIMIT: usize = 16;
 /// Maximum number of relays of a session.
 const RELAYS_LIMIT: usize = 8;
 
-/// Reasons why a session file or a session is refused. Nothing was changed.
+/// Reasons why a session file or a session is refused. Nothing has been changed in this case.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -40,7 +42,7 @@ pub enum SessionError {
     /// The system provides no random bytes for a new session.
     #[error("the system gives no random bytes: {0}")]
     Random(String),
-    /// The file is too large to be a session file; it was not parsed.
+    /// The file is too large to be a session file. It was not parsed.
     #[error("has more than {limit} bytes, the limit of a session file")]
     TooLarge {
         /// Limit in bytes.
@@ -57,7 +59,7 @@ pub enum SessionError {
         /// Message of the parser, on one line.
         message: String,
     },
-    /// Like `Syntax`, for fields that are not in a file yet.
+    /// The same errors as `Syntax`, for fields that are not in a file yet.
     #[error("{field}: {message}")]
     Field {
         /// Dotted name of the field.
@@ -72,10 +74,10 @@ pub enum SessionError {
         field: String,
         /// Its value, or the length of a list.
         value: String,
-        /// Rule that is broken.
+        /// The rule, as a text that follows "must be".
         limit: String,
     },
-    /// Any of the other errors, in this file.
+    /// One of the other errors, which occurred in this file.
     #[error("{}: {source}", path.display())]
     File {
         /// Path of the session file.
@@ -90,7 +92,7 @@ impl SessionError {
     #[must_use]
     pub fn value(field: impl Into<String>, value: impl Display, limit: impl Into<String>) -> Self {
         let value = value.to_string();
-        // A value may come from a hostile file: show only its beginning.
+        // Only the beginning of a long value is shown, because the value may come from a hostile file.
         let value = if value.chars().count() > 100 {
             value.chars().take(97).chain("...".chars()).collect()
         } else {
@@ -106,7 +108,7 @@ pub struct Limit {
     pub(crate) field: &'static str,
     pub(crate) lo: u64,
     pub(crate) hi: u64,
-    /// Explanation of the upper end; empty if it needs none.
+    /// Explanation of the upper end, which may be empty.
     what: &'static str,
 }
 
@@ -123,7 +125,7 @@ impl Limit {
     /// Converts the value to its type, if it is in the range.
     ///
     /// # Panics
-    /// If the range does not fit the type: a bug in the table of limits.
+    /// If the range is wider than the type, which is a bug in the table of limits.
     pub(crate) fn check<T: TryFrom<i128>>(self, value: impl Into<i128>) -> Result<T, SessionError> {
         let value = value.into();
         if (i128::from(self.lo)..=i128::from(self.hi)).contains(&value) {
@@ -139,14 +141,14 @@ const CLASSES: Limit = Limit::new("the length of data.classes", 2, 1_000);
 pub(crate) const ROSTER: Limit = Limit::new("the length of roster", 3, 1_024);
 const ADDRESSES: Limit = Limit::new("the length of addresses", 0, ADDRESSES_LIMIT as u64);
 
-/// Limits the number of bins: at most 64, and at most 2^20 numbers in a row.
+/// Returns the limit of the number of bins: at most 64, and at most 2^20 numbers in a row.
 fn soft_bins(features: u32) -> Limit {
     let most = u64::from(MAX_BINS).min(MAX_FEATURES as u64 / u64::from(features.max(1)));
     Limit { what: " (features x bins is at most 2^20)", ..Limit::new("data.scaling.soft-bins.bins", 2, most) }
 }
 
-/// Limits `min_peers`: at least a majority, so that any two views of a session share a peer, and at
-/// least the number of peers that the task needs.
+/// Returns the limit of `min_peers`. It is at least a majority, so that any two views of a session have a
+/// peer in common, and at least the number of peers that the task needs.
 pub(crate) fn min_peers(task: &TaskSpec, roster: usize) -> Limit {
     Limit::new("min_peers", task.smallest_view(roster) as u64, roster as u64).saying(task.members().1)
 }
@@ -188,8 +190,8 @@ pub(crate) static TIMING: [(&str, &[Row<Timing>]); 2] = [
 ];
 
 impl Session {
-    /// Sorts the roster by public key and checks every rule. [`Session::parse`] does this itself; call it
-    /// after building or changing a session in code.
+    /// Sorts the roster by public key and checks every rule. [`Session::parse`] calls this. A program that
+    /// builds or changes a session must call it too.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
@@ -247,13 +249,13 @@ impl Session {
     }
 }
 
-/// Checks the classes of a task that needs some.
+/// Checks the classes of a session whose task needs classes.
 pub(crate) fn check_classes(data: &DataSpec) -> Result<(), SessionError> {
     CLASSES.check::<u32>(data.classes.len() as i128).map(drop)
 }
 
 impl DataSpec {
-    /// Checks features, their names, classes and scaling.
+    /// Checks the features, their names, the classes and the scaling.
     ///
     /// # Errors
     /// [`SessionError::Value`] for the first rule that is broken.
@@ -272,7 +274,8 @@ impl DataSpec {
         }
         let mut seen = BTreeSet::new();
         for column in &self.columns {
-            // Names that follow from a table are made of checked names, and may be longer.
+            // Names that follow from a table are made of checked names. They may be longer than 64
+            // characters.
             if self.preparation.is_none() {
                 check_name("a column of data.columns", column)?;
             }
@@ -347,7 +350,7 @@ impl Entry {
                 );
                 return Err(SessionError::value(of("an address"), format!("{address:?}"), limit));
             }
-            // The last component may name the peer; then it must name this peer.
+            // The last component may be a peer id. It must be the id of this peer.
             let target = address.rsplit_once("/p2p/").map(|(_, id)| id).filter(|id| !id.contains('/'));
             if target.is_some_and(|id| id != self.key.to_string()) {
                 let limit = format!("one of that peer, {}", self.key);
@@ -359,15 +362,15 @@ impl Entry {
 }
 
 pub(crate) fn check_number(field: &str, value: f64, holds: bool, limit: &str) -> Result<(), SessionError> {
-    // `holds` is false for NaN in every use: ranges contain no NaN, and NaN is not finite.
+    // For NaN `holds` is always false, because no range contains NaN and NaN is not finite.
     if holds { Ok(()) } else { Err(SessionError::value(field, value, limit)) }
 }
 
-/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, not starting
-/// with a point. Such names come from others and become names of files.
+/// Checks the name of a session or a peer: 1 to 64 ASCII letters, digits, `-`, `_` and `.`, not starting with
+/// a point. Such names come from other people and are used in names of files.
 ///
 /// # Errors
-/// [`SessionError::Value`]; `field` names the field of the name.
+/// [`SessionError::Value`]; It names `field`.
 pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !(1..=NAME_LIMIT).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(plain) {
@@ -377,11 +380,11 @@ pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionErr
     Ok(())
 }
 
-/// Checks the name of a class or a column: 1 to 64 printable characters, no space at either end. Such
-/// names appear in logs, tables and error lines.
+/// Checks the name of a class or a column: 1 to 64 printable characters, without a space at either end. Such
+/// names appear in logs, tables and error texts.
 ///
 /// # Errors
-/// [`SessionError::Value`]; `field` names the field of the name.
+/// [`SessionError::Value`]; It names `field`.
 pub(crate) fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     let length = name.chars().count();
     if !(1..=NAME_LIMIT).contains(&length) || name.trim() != name || !name.chars().all(printable) {
@@ -405,8 +408,8 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// Returns whether a name may contain a character. Control characters and white space other than the
-/// space are refused. So are characters that are invisible or change the direction of writing, because
+/// Returns whether a name may contain this character. Control characters and all white space except the space
+/// are refused. Characters that are invisible or change the direction of writing are refused too, because
 /// they could make one name look like another.
 pub(crate) fn printable(c: char) -> bool {
     let invisible = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'

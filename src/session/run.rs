@@ -1,8 +1,8 @@
-//! Fields that make a session unique: a random number, the time at which its file was made, and its
-//! place in a series.
+//! Fields that make a session unique: a random number, the time at which its file was made, and its number in
+//! a series.
 //!
-//! Two sessions with the same settings and peers have different numbers and so different ids. The state
-//! of one session is never mistaken for that of the other.
+//! Two sessions with the same settings and peers have different random numbers, and therefore different ids.
+//! So the state of one session is never used for the other.
 
 use std::fmt::{self, Write};
 
@@ -23,18 +23,18 @@ const DAY: i64 = 86_400;
 /// Fields that make a session unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// Random number that no other session has.
+    /// Random number, which is different for each session.
     pub id: [u8; 16],
     /// Time at which the file was made, in seconds since 1970; at most the year 9999.
     pub created: u64,
-    /// Its place in a series, if it follows another session.
+    /// Place of the session in a series, if it follows another session.
     pub series: Option<Series>,
 }
 
 /// A session's place in a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Series {
-    /// Number from 2: the first session of a series has no such field.
+    /// Number of the session, 2 or more. The first session of a series does not have this field.
     pub number: u32,
     /// Previous session of the series.
     #[serde(serialize_with = "as_text")]
@@ -46,13 +46,13 @@ fn as_text<S: Serializer>(id: &SessionId, serializer: S) -> Result<S::Ok, S::Err
 }
 
 impl Run {
-    /// Makes a run outside any series. `id` must be random if state is stored.
+    /// Makes the fields of a session that is not in a series. `id` must be random if state is stored.
     #[must_use]
     pub fn new(id: [u8; 16], created: u64) -> Self {
         Self { id, created, series: None }
     }
 
-    /// Returns the place in the series, from 1.
+    /// Returns the number of the session in its series, from 1.
     #[must_use]
     pub fn place(&self) -> u32 {
         self.series.map_or(1, |series| series.number)
@@ -81,7 +81,7 @@ impl Run {
         entries
     }
 
-    /// Adds the fields to those of a file.
+    /// Adds the fields to a parsed file.
     pub(crate) fn put(&self, file: &mut toml::Table) {
         file.insert("run_id".into(), hex::encode(self.id).into());
         file.insert("created".into(), datetime(self.created).into());
@@ -89,7 +89,7 @@ impl Run {
 
     /// Writes the fields that precede the first section of a session file.
     pub(crate) fn write_toml(&self, out: &mut String) -> fmt::Result {
-        let about = "Random number of this session. State and receipts of other sessions do not fit it.";
+        let about = "Random number of this session. State and receipts of other sessions are not accepted.";
         field(about, "run_id", quoted(&hex::encode(self.id)), out)?;
         writeln!(out, "created = {}", self.created_text())
     }
@@ -104,7 +104,7 @@ impl Run {
     }
 }
 
-/// `[series]` as written.
+/// `[series]` as it is written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawSeries {
@@ -112,7 +112,7 @@ pub(crate) struct RawSeries {
     parent: String,
 }
 
-/// Fields as written.
+/// Fields as they are written in the file.
 pub(crate) struct RawRun {
     pub(crate) id: String,
     pub(crate) created: Datetime,
@@ -168,11 +168,11 @@ fn seconds(when: &Datetime) -> Option<u64> {
     u64::try_from(days * DAY + second).ok()
 }
 
-/// Returns the inverse of [`seconds`], for times up to the year 9999.
+/// Converts seconds since 1970 to a time, the inverse of [`seconds`]. Works up to the year 9999.
 fn datetime(unix: u64) -> Datetime {
     let unix = i64::try_from(unix.min(LATEST)).unwrap_or(i64::MAX);
     let (days, second) = (unix / DAY, unix % DAY);
-    // From the same source, civil_from_days; for days from 1970 on.
+    // civil_from_days from the same source, for days since 1970.
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_calendar() {
-        // Output of `date -u -d @N +%FT%TZ`.
+        // The expected values are the output of `date -u -d @N +%FT%TZ`.
         for (unix, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),

@@ -1,4 +1,4 @@
-//! Contents of a session file, with all values resolved.
+//! Shows the contents of a session file, with all defaults filled in.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::session::{
     Bounds, Faults, NoiseSpec, Peer, Privacy, PrivacyUnit, Scaling, Series, Session, Timing, table,
 };
 
-/// A session for people and, as JSON, for programs.
+/// A session, shown as text for people and as JSON for programs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
     id: String,
@@ -30,15 +30,15 @@ pub(crate) struct Shown {
     /// Parameters of the task, by section.
     #[serde(flatten)]
     sections: Map<String, Value>,
-    /// The same for people.
+    /// The parameters as lines for people.
     #[serde(skip)]
     lines: Vec<(&'static str, String)>,
     /// Protections of the peers' rows, with a reason if one is off.
     protections: BTreeMap<&'static str, String>,
     privacy: Privacy,
     timing: Timing,
-    /// Faults of the committee that are tolerated, number of members that decide, and number that may be
-    /// away.
+    /// Faults of the committee that are tolerated, number of members that must agree, and number that may be
+    /// absent.
     faults: Faults,
     quorum_of_committee: usize,
     may_be_away: usize,
@@ -57,7 +57,7 @@ struct ShownData {
     /// Section `[table]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<Value>,
-    /// The same for people.
+    /// The section `[table]` as lines for people.
     #[serde(skip)]
     described: Vec<String>,
     classes: Vec<String>,
@@ -76,7 +76,8 @@ struct ShownPeer {
     addresses: Vec<String>,
 }
 
-/// Describes `[table]` in lines: first the settings for all columns, then each column.
+/// Describes `[table]` in lines. The first line has the settings for all columns; then each column has a
+/// line.
 fn described(preparation: &TableSchema) -> Vec<String> {
     let TableSchema { delimiter, decimal_comma, missing, label, group, columns } = preparation;
     let mut first = format!("{} columns as {} features", columns.len(), preparation.width());
@@ -181,7 +182,8 @@ impl fmt::Display for Shown {
             line(heading, text)?;
         }
         let mut about = format!("{:.3} of the peers may collude", privacy.collusion_threshold);
-        // A private session opens no counts of holders to check.
+        // A private session does not count the peers that have rows of a class, so it cannot check this
+        // minimum.
         if privacy.noise.is_none() {
             about = format!("a class needs rows at {} peers, {about}", privacy.min_contributors);
         }
@@ -226,7 +228,7 @@ impl fmt::Display for Shown {
         )?;
         let bears = match self.faults {
             Faults::Crash => format!(
-                "crash: {} of them may be absent; one that breaks the protocol may open an aggregate twice",
+                "crash: {} of them may be absent; a member that breaks the protocol may open an aggregate twice",
                 self.may_be_away
             ),
             Faults::Byzantine => format!(

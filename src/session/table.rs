@@ -14,7 +14,7 @@ use super::file::{self, list, quoted};
 use super::rules::{SessionError, check_name};
 use crate::tasks::Protection;
 
-/// `[table]` as written.
+/// `[table]` as it is written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTable {
@@ -28,7 +28,7 @@ pub(super) struct RawTable {
     column: Vec<RawColumn>,
 }
 
-/// `[[table.column]]` as written. Absent fields stay absent.
+/// `[[table.column]]` as it is written in the file. Absent fields are `None`.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RawColumn {
@@ -69,7 +69,7 @@ enum RawKind {
 }
 
 impl RawColumn {
-    /// Returns a column in the form of a file.
+    /// Converts a column to the form in a file.
     fn of(column: &ColumnSpec) -> Self {
         let ColumnSpec { name, kind, fill, indicator, min, max, clip, others_missing } = column.clone();
         let fill_with = (fill == Fill::Pooled).then(|| FillWith::of(&kind));
@@ -95,7 +95,7 @@ impl RawColumn {
     }
 }
 
-/// `[table]` and the classes of a file with described columns: a session file or a part of one.
+/// `[table]` and the classes of a file that describes columns: a session file, or a part of one.
 #[derive(Deserialize)]
 struct RawDescription {
     table: Option<RawTable>,
@@ -113,8 +113,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// Reads `[table]` and the classes of a session file. All other fields are ignored and may be
-    /// missing.
+    /// Reads `[table]` and the classes of a session file. All other fields are ignored, and may be missing.
     ///
     /// # Errors
     /// [`SessionError::File`], with any of the other errors as its source.
@@ -143,7 +142,7 @@ impl Description {
     }
 }
 
-/// Statistic of all peers' values that replaces a missing value.
+/// Statistic over all peers' values that replaces a missing value.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum FillWith {
@@ -152,7 +151,7 @@ enum FillWith {
 }
 
 impl FillWith {
-    /// Returns the statistic that is available for such a column.
+    /// Returns the statistic that can fill a column of this kind.
     fn of(kind: &Kind) -> Self {
         if matches!(kind, Kind::Number | Kind::Date(_)) { Self::Mean } else { Self::MostFrequent }
     }
@@ -172,7 +171,7 @@ impl From<PrepareError> for SessionError {
 }
 
 impl RawTable {
-    /// Puts the values into their types. [`check`] applies the rules.
+    /// Converts the values to their types. [`check`] checks the rules.
     pub(super) fn resolve(self) -> Result<TableSchema, SessionError> {
         let delimiter = match self.delimiter.as_deref() {
             None | Some("auto") => None,
@@ -255,7 +254,7 @@ impl RawColumn {
     }
 }
 
-/// Lists the first texts and the number of the others: `f, m and 3 more`.
+/// Lists the first texts, and how many more there are: `f, m and 3 more`.
 fn few(texts: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = texts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -326,7 +325,7 @@ pub(crate) fn json(preparation: &TableSchema) -> serde_json::Value {
     })
 }
 
-/// Checks that sums over all peers may fill missing values, if the file asks for that.
+/// If the file fills missing values from all peers, checks that the session may open the sums for this.
 pub(super) fn check_fills(
     preparation: &TableSchema,
     task: &TaskSpec,
@@ -341,7 +340,8 @@ pub(super) fn check_fills(
     Err(SessionError::value(format!("[table]: fill_with of column {:?}", column.name), "given", expected))
 }
 
-/// Checks every rule; names, levels and texts for missing values appear in logs and tables.
+/// Checks every rule. Names, levels and texts for missing values must be printable, because they appear in
+/// logs and tables.
 pub(super) fn check(preparation: &TableSchema) -> Result<(), SessionError> {
     preparation.check()?;
     preparation.label.iter().try_for_each(|name| check_name("table.label", name))?;
@@ -355,7 +355,7 @@ pub(super) fn check(preparation: &TableSchema) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Returns the section as fields.
+/// Returns the section as a TOML value.
 pub(crate) fn fields(preparation: &TableSchema) -> toml::Value {
     let mut text = String::new();
     let written =
@@ -367,12 +367,16 @@ pub(crate) fn fields(preparation: &TableSchema) -> toml::Value {
 /// Writes `[table]`, with a note for each column that has one.
 pub(super) fn write_toml(preparation: &TableSchema, notes: &[String], out: &mut String) -> fmt::Result {
     let TableSchema { delimiter, decimal_comma, missing, label, group, columns } = preparation;
-    writeln!(out, "# How a table becomes rows of numbers: the same at every peer, and kept in the result.")?;
+    writeln!(
+        out,
+        "# How a table becomes rows of numbers. All peers have the same section, and the result keeps it."
+    )?;
     writeln!(out, "[table]")?;
     let delimiter = delimiter.map_or("auto".into(), |byte| char::from(byte).to_string());
-    let about = "\"auto\" (found by the names in the header), \",\", \";\", \"\\t\" or \"|\".";
+    let about = "\"auto\" (found from the names in the header), \",\", \";\", \"\\t\" or \"|\".";
     field(about, "delimiter", quoted(&delimiter), out)?;
-    let about = "true if decimals follow a comma; a peer whose file differs sets this in its map file.";
+    let about =
+        "true if numbers have a decimal comma; a peer with another kind of file sets this in its map file.";
     field(about, "decimal_comma", decimal_comma, out)?;
     field(
         "Texts that stand for a missing value, in addition to an empty field.",

@@ -1,5 +1,5 @@
-//! The task of a session, independent of the single tasks: their common interface for fields. This
-//! module names no task; the registry is in [`crate::tasks`].
+//! The interface of all tasks to the session file. This module names no task; the registry of tasks is in
+//! [`crate::tasks`].
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -34,18 +34,18 @@ impl TaskSpec {
         self.0.as_any().downcast_ref()
     }
 
-    /// Like [`TaskSpec::get`], to change them.
+    /// Returns the parameters so that they can be changed, if the task has parameters of this type.
     pub fn get_mut<S: Spec>(&mut self) -> Option<&mut S> {
         self.0.as_any_mut().downcast_mut()
     }
 
-    /// Returns the parameters of this type: those of the task itself or one of its parts.
+    /// Returns the parameters of this type, if the task itself or one of its parts has them.
     #[must_use]
     pub fn part<T: 'static>(&self) -> Option<&T> {
         self.0.parts().into_iter().find_map(<dyn Any>::downcast_ref)
     }
 
-    /// Returns whether the task has parameters of this type.
+    /// Returns whether the parameters of the task are of this type.
     #[must_use]
     pub fn is<S: Spec>(&self) -> bool {
         self.get::<S>().is_some()
@@ -96,7 +96,7 @@ impl fmt::Display for TaskSpec {
     }
 }
 
-/// A [`Spec`] of any task; every `Spec` that can be copied and compared implements it.
+/// A [`Spec`] of any task. Every `Spec` that can be copied and compared implements this trait.
 pub trait AnySpec: Spec {
     /// Returns itself as `Any`.
     fn as_any(&self) -> &dyn Any;
@@ -104,7 +104,7 @@ pub trait AnySpec: Spec {
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// Returns a copy.
     fn boxed(&self) -> TaskSpec;
-    /// Returns whether the other is of the same type and equal.
+    /// Returns whether `other` has the same type and is equal.
     fn same(&self, other: &TaskSpec) -> bool;
 }
 
@@ -131,16 +131,16 @@ impl<S: Spec + Clone + PartialEq> AnySpec for S {
 pub struct Section {
     /// Name at the top level of the file.
     pub name: &'static str,
-    /// Tasks that read the section, as an error names them.
+    /// Tasks that read the section, in the words of an error text.
     pub tasks: &'static str,
 }
 
 /// Parameters of a task in a session file.
 pub trait Spec: fmt::Debug + Send + Sync + 'static {
-    /// Returns the task's line of the registry.
+    /// Returns the task's entry in the registry.
     fn kind(&self) -> &'static TaskKind;
 
-    /// Returns the built-in task; `None` if only a program has it.
+    /// Returns the built-in task; `None` if the task is that of a program outside this crate.
     fn built_in(&self, session: &Session) -> Option<BuiltIn>;
 
     /// Returns the comment above `task` in a session file, which explains the computation.
@@ -151,13 +151,13 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
         ROSTER
     }
 
-    /// Returns the minimum number of members with which the task can finish. The text explains this
-    /// number and the majority if `min_peers` is refused.
+    /// Returns the minimum number of members with which the task can finish. If `min_peers` is refused, the
+    /// text explains this number and the majority.
     fn members(&self) -> (usize, &'static str) {
         (3, " (a majority of the roster, and the 3 members that a sum needs)")
     }
 
-    /// Replaces -0.0 by 0.0: the two are equal but have different encodings.
+    /// Replaces -0.0 by 0.0, because the two are equal but have different encodings.
     fn normalise(&mut self) {}
 
     /// Checks the parameters, and that the rest of the session suits the task. `session.data` is already
@@ -170,31 +170,32 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
     /// Writes the sections of the session file.
     fn write_toml(&self, data: &DataSpec, out: &mut String) -> fmt::Result;
 
-    /// Returns the sections as JSON, by name, with the sizes that follow from them.
+    /// Returns the sections as JSON by name, and the sizes that follow from them.
     fn json(&self, data: &DataSpec) -> Vec<(&'static str, Value)>;
 
-    /// Returns the description for people: pairs of a heading (empty to continue the previous heading)
-    /// and one line.
+    /// Returns a description for people. It has pairs of a heading and a line; an empty heading continues the
+    /// one before.
     fn lines(&self, data: &DataSpec) -> Vec<(&'static str, String)>;
 
-    /// Reduces numbers of peers that exceed `peers`.
+    /// If parameters are numbers of peers and greater than `peers`, reduces them to `peers`.
     fn resize(&mut self, _peers: u16) {}
 
-    /// Returns a warning for the author of such a session file, to read before others join.
+    /// Returns a warning for the author of such a session file. The author sees it before other peers join.
     fn caution(&self) -> Option<&'static str> {
         None
     }
 
-    /// Checks the next session of a series, in which `changed` peers join or leave. Returns a warning that
-    /// replaces the general one.
+    /// Checks a session of a series in which `changed` peers join or leave compared with the session before.
+    /// Returns a warning that replaces the general warning.
     ///
     /// # Errors
-    /// A line that says why the results of both sessions would show the part of too few peers.
+    /// If the results of both sessions would together reveal the sum of too few peers. The text explains
+    /// this.
     fn check_next(&self, _changed: usize, _contributors: usize) -> Result<Option<&'static str>, String> {
         Ok(None)
     }
 
-    /// Returns what a peer releases with noise if the session has a `privacy.epsilon`.
+    /// Returns which values a peer releases with noise, if the session has a `privacy.epsilon`.
     fn release(&self, _data: &DataSpec) -> Release {
         Release::Nothing
     }
@@ -204,7 +205,7 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
         Protections::ALL
     }
 
-    /// Returns the name of the task for people; a program gives its own task this name.
+    /// Returns the name of the task for people. For a task outside this crate, its program chooses the name.
     fn label(&self) -> String {
         self.kind().name.to_owned()
     }
@@ -219,8 +220,8 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns parameters of other tasks among these, such as those of a model: [`TaskSpec::part`] finds
-    /// them.
+    /// Returns the parameters of other tasks that these contain, such as those of a model. [`TaskSpec::part`]
+    /// finds them.
     fn parts(&self) -> Vec<&dyn Any> {
         Vec::new()
     }
@@ -258,20 +259,20 @@ fn sections() -> impl Iterator<Item = &'static Section> {
     kinds().flat_map(|kind| kind.sections)
 }
 
-/// Parts of a session file that belong to certain tasks, until they are read.
+/// The sections of a session file that belong to certain tasks and have not been read yet.
 #[derive(Debug)]
 pub struct Sections<'a> {
-    /// Text of the whole file, to find the line of an error.
+    /// Text of the whole file, which is used to find the line of an error.
     text: &'a str,
     /// Top-level field `select`.
     pub(crate) select: Option<Select>,
-    /// Sections with defaults, which a task may leave unread.
+    /// Names of the sections that may stay unread, because they only have defaults.
     usual: Vec<String>,
     left: Vec<(&'static str, Spanned<DeValue<'a>>)>,
 }
 
 impl<'a> Sections<'a> {
-    /// Takes the sections out of a parsed file; `text` is the text of the file.
+    /// Removes the sections of tasks from a parsed file. `text` is the text of this file.
     pub(crate) fn split(text: &'a str, file: &mut DeTable<'a>) -> Self {
         let take = |section: &'static Section| {
             let key = Spanned::new(0..0, Cow::Borrowed(section.name));
@@ -280,7 +281,7 @@ impl<'a> Sections<'a> {
         Self { text, select: None, usual: Vec::new(), left: sections().filter_map(take).collect() }
     }
 
-    /// Adds the sections to an error that lists the fields of a file, after `data`.
+    /// If an error lists the fields of a file, adds the sections of tasks after `data`.
     pub(crate) fn listed(error: SessionError) -> SessionError {
         let SessionError::Syntax { line, message } = error else { return error };
         let names: String = sections().map(|section| format!("`{}`, ", section.name)).collect();
@@ -293,7 +294,7 @@ impl<'a> Sections<'a> {
         self.take_seed(name, PhantomData)
     }
 
-    /// Like [`Sections::take`], with a reader that has a state.
+    /// Does the same as [`Sections::take`], with a reader that has a state.
     pub(crate) fn take_seed<T: for<'de> DeserializeSeed<'de, Value = V>, V>(
         &mut self,
         name: &str,
@@ -307,8 +308,8 @@ impl<'a> Sections<'a> {
 }
 
 impl TaskSpec {
-    /// Reads the task of this name from its sections, for rows as in `data` and for this number of
-    /// peers. A section of another task is refused. [`Session::check`] applies the remaining rules.
+    /// Reads the task of this name from its sections. `data` describes the rows. A section of another task is
+    /// refused. [`Session::check`] checks the remaining rules.
     pub(crate) fn read(
         Name(kind): Name,
         mut sections: Sections<'_>,
@@ -327,8 +328,8 @@ impl TaskSpec {
         Ok(task)
     }
 
-    /// Reads the task of this name from the `given` sections, written as in a session file, and uses
-    /// defaults for the others.
+    /// Reads the task of this name from the sections `given`, which are written as in a session file. Other
+    /// sections have their defaults.
     pub(crate) fn from_sections(
         kind: &'static TaskKind,
         select: Option<Select>,
@@ -356,8 +357,8 @@ impl TaskSpec {
         Self::read(Name(kind), sections, data, peers)
     }
 
-    /// Returns the size of the smallest view that can finish in a roster of `roster` peers: a majority,
-    /// and at least the 3 members of a sum.
+    /// Returns the size of the smallest view that can finish, for a roster of `roster` peers. This is a
+    /// majority, and at least the 3 members that a sum needs.
     #[must_use]
     pub fn smallest_view(&self, roster: usize) -> usize {
         self.members().0.max(roster / 2 + 1)

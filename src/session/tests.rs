@@ -1,4 +1,4 @@
-//! Tests of sessions: reading, refusals and their messages, and the inputs of the id.
+//! Tests of sessions: how files are read and refused, the error texts, and the values that the id depends on.
 
 mod columns;
 mod custom;

@@ -19,8 +19,8 @@ use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 use flyswarm_data::scaling::{Scaler, Scaling};
 
-/// Minimum duration of each measurement, and their number. They are short, because other programs only
-/// ever slow one down, and the best one counts.
+/// Minimum duration of each measurement, and number of measurements. They are short, because other programs
+/// can only slow a measurement down, and the fastest one is used.
 const LONG_ENOUGH: Duration = Duration::from_millis(10);
 const GOES: u32 = 60;
 
@@ -29,7 +29,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns units of work per second if one call does `units`: the best of all measurements.
+/// Returns the units of work per second, as the best of all measurements. One call does `units` of work.
 fn rate(units: f64, mut work: impl FnMut()) -> f64 {
     work();
     let mut go = || {
@@ -42,7 +42,7 @@ fn rate(units: f64, mut work: impl FnMut()) -> f64 {
         units * f64::from(calls) / start.elapsed().as_secs_f64()
     };
     let best = (0..GOES).map(|_| go()).fold(0.0, f64::max);
-    // Two digits: further digits would only be noise.
+    // The rate is rounded to two digits, because more digits would only be noise.
     let power = 10f64.powf(best.log10().floor() - 1.0);
     (best / power).round() * power
 }
@@ -69,13 +69,13 @@ fn all() -> Rates {
         black_box(hash.winners(&scaler, &data, 0..rows).is_ok());
         start.elapsed().as_secs_f64()
     };
-    // A row costs m s / lift + m / select: two values of s give both.
+    // A row costs m s / lift + m / select. So two values of s give both rates.
     let (few, many) = (hash(m, 4), hash(m, 40));
     let best = |hash: &FlyHash| (0..GOES).map(|_| winners(hash)).fold(f64::INFINITY, f64::min);
     let (short, long) = (best(&few), best(&many));
     let sums = (m * rows) as f64;
-    // If more entries hardly cost more, the difference does not show their cost. Then the whole time
-    // counts as lifting, which is an upper bound.
+    // If more entries hardly take more time, the difference does not show their cost. In this case the whole
+    // time is counted as lifting, which is an upper bound.
     let lift = if long > 1.1 * short { sums * 36.0 / (long - short) } else { sums * 40.0 / long };
     let select = sums / (short - sums * 4.0 / lift).max(1e-9);
     let two = |value: f64| {
@@ -124,7 +124,7 @@ pub(crate) fn lines(rates: &Rates) -> String {
     )
 }
 
-/// Returns the file with the lines of its table `[rates]` replaced, or with such a table at its end.
+/// Replaces the lines of the table `[rates]` in a file, or adds such a table at its end. Returns the text.
 pub(crate) fn replaced(text: &str, lines: &str) -> String {
     let mut out = String::new();
     let (mut inside, mut found) = (false, false);

@@ -58,9 +58,9 @@ pub struct Violation {
 pub struct Checks {
     /// Peers that break the protocol, with their kind of tampering.
     pub liars: BTreeMap<Peer, Tamper>,
-    /// Peers with another session file: they and the others refuse each other.
+    /// Peers with another session file. They and the other peers refuse each other.
     pub strangers: BTreeSet<Peer>,
-    /// Committee members of each sum whose shares of its pads have left.
+    /// For each sum, committee members that have sent their shares of its pads.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     opened_sums: BTreeMap<u32, SumId>,
     values: BTreeMap<u32, Value>,
@@ -69,7 +69,7 @@ pub struct Checks {
     /// Plain sum of the vectors: (slot, digest of the value) -> sum.
     expected: BTreeMap<(u32, [u8; 32]), Bytes>,
     seed: Option<Bytes>,
-    /// Names of the faults: (blaming peer, blamed peer) -> names.
+    /// For each pair of a blaming and a blamed peer, the names of the faults.
     pub blames: BTreeMap<(Peer, Peer), BTreeSet<&'static str>>,
     /// Number of checks that ran.
     pub looked: u64,
@@ -85,7 +85,7 @@ impl Checks {
         }
     }
 
-    /// Checks a message that leaves.
+    /// Checks a message that is sent.
     pub fn sends(&mut self, now: Time, ctx: &Context, message: &Message) {
         let Message::View(
             view::Message::Up(_, Report::Release(_, items)) | view::Message::Down(_, Order::Open(_, items)),
@@ -118,7 +118,7 @@ impl Checks {
         }
     }
 
-    /// Checks the result of a job: a vector of a peer, or a vector that it has opened.
+    /// Checks the result of a job, which is a vector of a peer, or a vector that the peer has opened.
     pub(crate) fn done(&mut self, now: Time, ctx: &Context, peer: Peer, done: &Done) {
         match done {
             Done::Contribution(slot, Ok(vector)) => {
@@ -141,8 +141,9 @@ impl Checks {
                     }
                     return;
                 }
-                // Only the exchange has the inputs of this sum; the task's results are compared with the
-                // pooled rows. In such a slot no task has made a vector from its rows.
+                // In this slot no task has made a vector from its rows, because the inputs of the sum come
+                // from the exchange. The results of the task are compared with those of all rows in one place
+                // instead.
                 let slot = value.sum.slot;
                 if !value.members.iter().any(|&member| self.vectors.contains_key(&(slot, member))) {
                     return;
@@ -207,9 +208,9 @@ impl Checks {
     }
 }
 
-/// Returns the time after the last fault by which every peer has ended, in milliseconds (specification,
-/// section 17: the second bound, and that of a peer without enough others). No computation takes longer
-/// than `longest_ms`, and a silent connection is closed after `silence_ms`.
+/// Returns a time in milliseconds: every peer has ended at most this time after the last fault
+/// (specification, section 17: the second bound, and that of a peer without enough others). `longest_ms` is
+/// the time of the longest computation, and a silent connection is closed after `silence_ms`.
 #[must_use]
 pub(crate) fn bound_ms(ctx: &Context, silence_ms: u64, longest_ms: u64) -> u64 {
     let timing = &ctx.session.timing;

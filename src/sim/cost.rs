@@ -1,4 +1,5 @@
-//! Virtual time of computations: counted work divided by the scenario's rates, never measured time.
+//! The virtual time of computations. It is the counted work divided by the rates of the scenario, never a
+//! measured time.
 
 use super::links::micros;
 use super::scenario::{Rates, Scenario};
@@ -11,7 +12,7 @@ use crate::protocol::{all_reduce, pairwise};
 use crate::session::Peer;
 use crate::tasks::Work;
 
-/// Processors of all peers.
+/// The processors of all peers.
 #[derive(Clone, Debug)]
 pub struct Costs {
     rates: Rates,
@@ -37,7 +38,7 @@ impl Costs {
         Self { rates, busy: vec![Time(0); speed.len()], speed, plan: ctx.plan.clone(), longest_us: 0 }
     }
 
-    /// Returns the seconds that one party of speed 1 needs for this work.
+    /// Returns the seconds that a peer of speed 1 needs for this work.
     #[must_use]
     pub fn work_s(&self, work: Work) -> f64 {
         work.matrix / self.rates.matrix + work.lift / self.rates.lift + work.select / self.rates.select
@@ -65,13 +66,15 @@ impl Costs {
         }
     }
 
-    /// Returns the end of a job that begins `now`: a peer has one worker, which processes jobs in order.
+    /// Returns the time at which a job ends that begins `now`. A peer has one worker, which does the jobs in
+    /// order.
     pub(crate) fn finishes(&mut self, now: Time, peer: Peer, job: &Job) -> Time {
         let us = self.us(peer, self.job_s(job));
         self.longest_us = self.longest_us.max(us);
         let busy = &mut self.busy[peer.index()];
         *busy = Time(now.max(*busy).0 + us);
-        // A result is a separate input, never part of the step that requested it.
+        // The result comes at least 1 microsecond later, because it is a separate input and not part of the
+        // step that requested it.
         Time(busy.0.max(now.0 + 1))
     }
 
@@ -113,7 +116,7 @@ impl Costs {
                     let shares: usize = items.iter().map(|release| release.item.shares.len()).sum();
                     (items.len() + shares) as f64 * verify
                 }
-                // The work that follows is counted with the keys.
+                // The work that this message causes is counted with the keys.
                 Order::Reveal(items) => items.len() as f64 * verify,
             },
             view::Message::Reduce(all_reduce::Message::Chunk { data, .. }) => {

@@ -7,12 +7,12 @@ use crate::crypto::stream::Stream;
 use crate::protocol::Time;
 use crate::session::Peer;
 
-/// A path, in whole numbers so that it is the same on every machine.
+/// A path between two peers. It has whole numbers, so that it is the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
     /// Latency one way, microseconds.
     pub latency_us: u64,
-    /// Jitter: a random part of it is added to the latency, microseconds.
+    /// Jitter, microseconds. A random part of it is added to the latency.
     pub jitter_us: u32,
     /// Bandwidth, bytes per second.
     pub bytes_per_s: u64,
@@ -23,14 +23,14 @@ pub(crate) struct Path {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the scenario's limits keep it far below 2^32"
+    reason = "the limits of a scenario keep it far below 2^32"
 )]
 pub(crate) fn micros(ms: f64) -> u64 {
     (ms * 1000.0).round() as u64
 }
 
 fn bytes_per_s(mbit: f64) -> u64 {
-    // One megabit per second is 125,000 bytes per second; `micros` rounds after a factor of 1,000.
+    // One megabit per second is 125,000 bytes per second. `micros` multiplies by 1,000 and rounds.
     (micros(mbit) * 125).max(1)
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Paths {
     names: Vec<String>,
     sites: BTreeMap<(usize, usize), Path>,
     pairs: BTreeMap<(Peer, Peer), Path>,
-    /// Peers whose paths are slow at present: latency and bytes per second, if changed.
+    /// Peers whose paths are slow now, with the changed latency and bytes per second.
     slow: BTreeMap<Peer, (Option<u64>, Option<u64>)>,
     busy: BTreeMap<(Peer, Peer), Time>,
     random: Stream,
@@ -147,14 +147,14 @@ impl Paths {
         if path.jitter_us == 0 { 0 } else { self.random.below(path.jitter_us.saturating_add(1)).into() }
     }
 
-    /// Returns the time at which a message without length has crossed the path `times` times.
+    /// Returns the time at which an empty message has crossed the path `times` times.
     pub(crate) fn passes(&mut self, at: Time, a: Peer, b: Peer, times: u64) -> Time {
         let path = self.between(a, b);
         Time(at.0 + times * path.latency_us + self.jitter(path))
     }
 
-    /// Returns the arrival time of a frame that is sent at `at`. It leaves after the earlier frames on
-    /// the same path; its own transmission time and the latency are added.
+    /// Returns the arrival time of a frame that is sent at `at`. It is sent after the earlier frames on the
+    /// same path. Its own transmission time and the latency are added.
     pub(crate) fn arrives(&mut self, at: Time, from: Peer, to: Peer, bytes: usize) -> Time {
         let path = self.between(from, to);
         let jitter = self.jitter(path);

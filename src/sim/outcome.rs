@@ -11,8 +11,8 @@ use crate::html::time;
 use crate::protocol::view::Stage;
 pub use crate::tasks::compare::{Accuracy, Ranking};
 
-/// Maximum number of peers whose stages and bytes are listed; the first ones are listed if there are
-/// more.
+/// Maximum number of peers whose stages and bytes are listed; if there are more, only the first ones are
+/// listed.
 pub const SHOWN: usize = 64;
 
 /// All runs of a scenario file.
@@ -26,7 +26,7 @@ pub struct Results {
     pub version: String,
     /// SHA-256 over the trace hashes of the runs.
     pub trace_hash: String,
-    /// Runs that were left out because their data set is missing, with the data set.
+    /// Runs that were left out because their data set is missing, each with the name of the data set.
     #[serde(default)]
     pub left_out: Vec<(String, String)>,
     /// Reports of the runs.
@@ -65,7 +65,7 @@ pub struct RunReport {
     pub result: Option<String>,
     /// Accuracy of the result, if it can be measured.
     pub accuracy: Option<Accuracy>,
-    /// Distances of the peers, compared with the distances of their class mixes.
+    /// Distances of the peers, compared with the differences of their class shares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranking: Option<Ranking>,
     /// Description of how the columns of the set were guessed, if they were.
@@ -107,7 +107,7 @@ pub fn digest(opened: &[Bytes]) -> String {
     hex::encode(hash.finalize())
 }
 
-/// One view.
+/// A view of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct View {
     /// Ballot: number and leader.
@@ -131,12 +131,12 @@ pub struct Slot {
     pub members: Option<usize>,
 }
 
-/// Time of training, by the scenario's rates.
+/// Time of training, computed with the rates of the scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// Time of one party with all rows, milliseconds.
+    /// Time that one peer with all rows would need, milliseconds.
     pub alone_ms: f64,
-    /// Part of that time to draw the lifting matrix, which does not depend on the number of rows.
+    /// Part of this time in which the lifting matrix is drawn. It does not depend on the number of rows.
     #[serde(default)]
     pub matrix_ms: f64,
     /// Time of the longest computation of a peer, milliseconds.
@@ -153,8 +153,8 @@ impl RunReport {
         rows.map(|row| row.mean_ms).sum()
     }
 
-    /// Formats the speed-up, in total and without the matrix: `3.72 x faster`, `2.13 x slower`. Returns
-    /// `-` if the run had faults: then the session mostly waits for peers that are gone.
+    /// Formats the speed-up, in total and without the matrix: `3.72 x faster`, `2.13 x slower`. Returns `-`
+    /// if the run had faults, because the session then mostly waits for peers that are gone.
     fn paces(&self, training: &Training) -> [String; 2] {
         [training.speed_up(), training.of_rows()].map(|speed_up| match speed_up {
             _ if !self.marks.is_empty() => "-".to_owned(),
@@ -163,8 +163,8 @@ impl RunReport {
         })
     }
 
-    /// Explains where the time went if a session without a fault took longer than one party with all
-    /// rows would.
+    /// If a session without faults took longer than one peer with all rows would, explains how the time was
+    /// spent.
     fn why_slower(&self) -> Option<String> {
         let training = self.training.as_ref().filter(|training| training.speed_up() < 1.0)?;
         if !self.marks.is_empty() {
@@ -201,8 +201,8 @@ pub(crate) const TRAINING: [&str; 9] = [
     "without M",
 ];
 
-/// Compares training by all peers with training by one party, in total and without the time to draw the
-/// matrix M. Returns a row of texts for each run, and remarks.
+/// Compares training by all peers with training by one peer that has all rows, in total and without the time
+/// to draw the matrix M. Returns a row of texts for each run, and remarks.
 pub(crate) fn training(runs: &[RunReport]) -> (Vec<Vec<String>>, Vec<String>) {
     let row = |run: &RunReport| {
         let found = run.training.as_ref()?;
@@ -224,13 +224,14 @@ const SLOWER: &str = "With few rows a session is not faster; its purpose is that
 const FAULTS: &str = "Runs with faults have no factor (-): most of their time is waiting for absent peers.";
 
 impl Training {
-    /// Returns the time of one party divided by that of the session; below 1 the session is slower.
+    /// Returns the time of one peer with all rows, divided by the time of the session. If it is below 1, the
+    /// session is slower.
     #[must_use]
     pub fn speed_up(&self) -> f64 {
         self.alone_ms / self.session_ms.max(0.001)
     }
 
-    /// Returns the same without the time to draw the matrix, which is subtracted from both.
+    /// Returns the same ratio after the time to draw the matrix was subtracted from both times.
     #[must_use]
     pub fn of_rows(&self) -> f64 {
         (self.alone_ms - self.matrix_ms) / (self.session_ms - self.matrix_ms).max(0.001)
@@ -244,7 +245,7 @@ pub struct PurposeRow {
     pub purpose: Purpose,
     /// Count over all peers.
     pub total: Count,
-    /// Count of the peer that sent the most bytes for it.
+    /// Count of the peer that sent the most bytes for this purpose.
     pub most: Count,
 }
 
@@ -255,7 +256,7 @@ pub struct StageRow {
     pub slot: Option<String>,
     /// Stage; `None` outside views.
     pub stage: Option<Stage>,
-    /// Mean time over the peers that were in it, milliseconds.
+    /// Mean time over the peers that were in this stage, milliseconds.
     pub mean_ms: f64,
     /// Count over all peers.
     pub sent: Count,

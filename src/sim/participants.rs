@@ -1,5 +1,5 @@
-//! Participants of a run, with session, keys, rows, tasks and randomness. The participants of a scenario
-//! follow from the file and its seed. So real processes that read the same file are the same peers.
+//! The participants of a run, with session, keys, rows, tasks and randomness. They follow from the scenario
+//! file and its seed. So real processes that read the same file are the same peers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ pub struct Participants {
     pub identities: Vec<Identity>,
     /// Task of each peer, in the same order.
     pub tasks: Vec<Arc<dyn Task>>,
-    /// Rows that a scenario deals; `None` for a task without rows, or with its own rows.
+    /// Rows that a scenario deals; `None` if the task has no rows, or brings its own.
     pub rows: Option<DealtRows>,
 }
 
 impl Participants {
-    /// Makes the participants of a scenario; `folder` is the folder of its file.
+    /// Makes the participants of a scenario. `folder` is the folder of its file.
     ///
     /// # Errors
     /// [`ScenarioError`].
@@ -48,9 +48,9 @@ impl Participants {
     }
 
     /// Makes the participants of a program's own session, such as a session of the program's own task
-    /// ([`CustomSpec`](crate::tasks::CustomSpec)). `task` makes each peer's task. `identities` are those
-    /// of the roster, in any order. A scenario that runs them ([`play`](super::run::play)) uses none of
-    /// its own `data`, `task`, `session` and `timing`.
+    /// ([`CustomSpec`](crate::tasks::CustomSpec)). `task` makes each peer's task. `identities` are those of
+    /// the roster, in any order. If a scenario runs these participants ([`play`](super::run::play)), its own
+    /// `data`, `task`, `session` and `timing` are not used.
     ///
     /// # Errors
     /// [`ScenarioError`] if the identities are not those of the roster, or a task cannot be made.
@@ -86,7 +86,7 @@ impl Participants {
         Ok(())
     }
 
-    /// Returns the aggregates of the session, in order; every peer's task has the same.
+    /// Returns the aggregates of the session, in order. They are the same in every peer's task.
     #[must_use]
     pub fn plan(&self) -> Vec<Aggregate> {
         self.tasks.first().map_or(Vec::new(), |task| task.plan())
@@ -143,8 +143,8 @@ fn of_file(played: &Session, rows: &DealtRows, run: Run, identities: &[Identity]
     data.checks.compare = played.data.checks.compare;
     if data.features == played.data.features {
         data.columns.clone_from(&played.data.columns);
-        // The rows are already read by the preparation; a budget for groups must see that the rows have
-        // groups.
+        // The rows have already been prepared. But if the budget is for groups, the session must show that
+        // the rows have groups.
         let groups = played.privacy.noise.is_some_and(|noise| noise.unit != PrivacyUnit::Row);
         if groups || played.task.reads_table() {
             data.preparation.clone_from(&played.data.preparation);
@@ -167,7 +167,7 @@ fn of_scenario(
             let task = part.spec(&data, scenario.peers)?;
             (data, task)
         }
-        // Without rows one feature is used, the minimum of a session.
+        // If there are no rows, the session has one feature, which is the minimum.
         None => (DataSpec { features: 1, ..DataSpec::default() }, TaskSpec::from(sum::spec(scenario))),
     };
     let entry = |(i, identity): (usize, &Identity)| Entry {

@@ -16,7 +16,8 @@ use super::outcome::{self, Results, RunReport, SHOWN, TRAINING};
 use crate::protocol::view::Stage;
 use crate::report::figures;
 
-/// Stages with their colours (Okabe and Ito's palette, which colour-blind people can distinguish).
+/// Stages with their colours. They are from the palette of Okabe and Ito, which colour-blind people can
+/// distinguish.
 const STAGES: [(Stage, &str, &str); 6] = [
     (Stage::Keys, "keys", "#7f8c9b"),
     (Stage::Compute, "compute", "#e69f00"),
@@ -69,7 +70,7 @@ pub fn render(results: &Results) -> String {
     page("flyswarm simulation", &results.scenario, about, sections, foot)
 }
 
-/// Makes the section on results: their quality, whether they equal those of the rows in one place, and
+/// Makes the section on results: their quality, whether they equal the results of all rows in one place, and
 /// failures.
 fn learnt(results: &Results) -> Markup {
     let measured = results.runs.iter().any(|run| run.accuracy.is_some());
@@ -122,7 +123,7 @@ fn learnt(results: &Results) -> Markup {
     }
 }
 
-/// Describes whether the result equals that of the rows in one place.
+/// Describes whether the result equals that of all rows in one place.
 fn agreement(run: &RunReport) -> Markup {
     let accuracy = run.accuracy.as_ref().map(|found| found.equal);
     let equal = [accuracy, run.ranking.as_ref().map(|found| found.equal)];
@@ -236,7 +237,10 @@ fn section(run: &RunReport, open: bool) -> Markup {
             (bars::purposes(run))
             @if few && !run.views.is_empty() {
                 h3 { "Tree of the last view" }
-                p { "Sums travel up, totals down. Ringed: the committee. The fuller, the more a peer sent." }
+                p {
+                    "Sums travel up, totals travel down. Members of the committee have a ring. The more a peer has \
+                     sent, the fuller is its circle."
+                }
                 (scrolled(&format!("Tree of {}", run.name), &tree::draw(run)))
             }
             (people(run))

@@ -1,4 +1,4 @@
-//! Rows of a scenario: read, split and dealt to the peers.
+//! Reads the rows of a scenario, splits them, and deals them to the peers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl DealtRows {
         let (all, guessed) =
             if data.set == "digits" { (digits(), None) } else { Self::read(scenario, folder)? };
         let seed = seed.to_le_bytes();
-        // Rows without labels are dealt like rows of one class. No result is tested on them.
+        // Rows without labels are dealt like rows of one class. They are not used to test results.
         let class_of = |rows: &Dataset| {
             let labels = rows.labels();
             if labels.is_empty() { vec![0; rows.rows()] } else { labels.to_vec() }
@@ -73,8 +73,8 @@ impl DealtRows {
         }
     }
 
-    /// Returns the rows that have a label, by peer and row. They are drawn from the rows of all peers
-    /// that may have labels: a number of each class, or a percentage.
+    /// Returns the rows that have a label, by peer and row. They are drawn from the rows of all peers that
+    /// may have labels: either a number of each class, or a percentage.
     fn labelled(&self, scenario: &Scenario) -> Vec<(usize, usize)> {
         let task = &scenario.task;
         let without = task.without_labels.as_ref().map_or(Vec::new(), |peers| peers.of(&[], scenario.peers));
@@ -100,14 +100,14 @@ impl DealtRows {
         places
     }
 
-    /// Reads the set with the column descriptions of the scenario, or of the session that it plays. Without
-    /// any, reads numbers or guesses the columns; if they were guessed, also returns a line about that.
+    /// Reads the set with the column descriptions of the scenario, or of the session that it plays. If there
+    /// are none, reads numbers or guesses the columns. If they were guessed, also returns a line about this.
     fn read(scenario: &Scenario, folder: &Path) -> Result<(Dataset, Option<String>), ScenarioError> {
         let data = &scenario.data;
         let labels = (!data.labels.is_empty()).then(|| folder.join(&data.labels));
         let contents = data.contents.as_ref();
-        // With a session that describes columns and has no classes, rows have no labels, as with `join`.
-        // Without a description of the columns, the last column is not a feature.
+        // As with `join`, rows have no labels if the session describes columns and has no classes. If the
+        // columns are not described, the last column is not a feature.
         let unlabelled = scenario
             .played
             .as_ref()

@@ -1,4 +1,4 @@
-//! Runs a scenario: builds the swarm, lets time pass, and reports the result.
+//! Runs a scenario: builds the swarm, runs it in virtual time, and reports the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -55,10 +55,10 @@ pub fn run_all(file: &File, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Re
     run_all_watched(file, &mut |_, _| None, progress)
 }
 
-/// Like [`run_all`]; `watch` may return a watcher for the events of a run.
+/// Does the same as [`run_all`]. `watch` may return a watcher for the events of a run.
 ///
 /// # Errors
-/// Those of [`run_all`].
+/// The errors of [`run_all`].
 pub(crate) fn run_all_watched(
     file: &File,
     watch: Watch<'_>,
@@ -110,10 +110,10 @@ pub fn play(scenario: &Scenario, participants: Participants) -> Result<Swarm, Sc
     Ok(engine.world)
 }
 
-/// Runs one variant; `folder` is the folder of its file.
+/// Runs one variant. `folder` is the folder of its file.
 ///
 /// # Errors
-/// [`ScenarioError`] if it cannot begin.
+/// [`ScenarioError`] if the run cannot begin.
 pub fn run(
     name: &str,
     scenario: &Scenario,
@@ -137,7 +137,7 @@ fn run_watched(
     Ok(report(name, scenario, &mut engine))
 }
 
-/// Lets time pass until all peers have ended, a check has failed, or the time limit is over.
+/// Runs the engine until all peers have ended, a check has failed, or the time limit is over.
 pub(crate) fn pass(
     name: &str,
     scenario: &Scenario,
@@ -196,7 +196,7 @@ pub(super) fn report(name: &str, scenario: &Scenario, engine: &mut Engine<Swarm>
     let mut failures = Vec::new();
     let Worth { mut accuracy, mut ranking, evaluation } = task::worth(scenario, world, &mut failures);
     if let Some(peer) = differing(world) {
-        failures.push(format!("{peer} has another result than the others"));
+        failures.push(format!("the result of {peer} differs from that of the others"));
         accuracy.iter_mut().for_each(|accuracy| accuracy.equal = false);
         ranking.iter_mut().for_each(|ranking| ranking.equal = false);
     }

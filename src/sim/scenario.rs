@@ -1,8 +1,8 @@
 //! The scenario file. `simulations/README.md` documents every field, and a test compares it with this
 //! module.
 //!
-//! A file is TOML. Each `[[variant]]` table overrides the rest of the file and makes one run. For the
-//! small form `[small]` overrides the file first. Unknown fields are refused, and absent fields have
+//! A file is TOML. Each `[[variant]]` table overrides fields of the file and makes one run. In the small
+//! form, `[small]` overrides fields of the file first. Unknown fields are refused, and absent fields have
 //! defaults.
 
 mod check;
@@ -53,7 +53,7 @@ pub struct Scenario {
     pub timing: BTreeMap<String, i64>,
     /// Limits of the session (`[limits]`), with their names in a session file.
     pub limits: BTreeMap<String, i64>,
-    /// Default path between two peers, unless a site or link gives another.
+    /// Path between two peers, unless a site or link gives another.
     pub network: Network,
     /// Groups of peers that are close to each other.
     pub site: Vec<Site>,
@@ -69,7 +69,7 @@ pub struct Scenario {
     pub random: Random,
     /// Expected result.
     pub expect: Expect,
-    /// Session that is played instead of `task`, `session` and `timing`.
+    /// Session that is run instead of `task`, `session` and `timing`.
     #[serde(skip)]
     pub played: Option<Box<Session>>,
 }
@@ -108,16 +108,17 @@ pub struct Data {
     pub set: String,
     /// With an NPY array: file of its labels.
     pub labels: String,
-    /// Session file whose `[table]` describes the columns of the set, relative to the scenario's folder;
-    /// if empty, the columns are numbers, or guessed.
+    /// Session file whose `[table]` describes the columns of the set, relative to the scenario's folder; if
+    /// empty, the columns are numbers, or are guessed.
     pub columns_from: String,
-    /// If true and the set is missing, the run is left out and reported as such.
+    /// If true and the set is missing, the run is left out, and the results say so.
     pub optional: bool,
     /// Distribution of rows among the peers.
     pub split: Split,
     /// With `by-class`: number of peers that hold each class.
     pub holders: usize,
-    /// With `dirichlet`: a small value is uneven; with `mixes`: value of the first peer.
+    /// With `dirichlet`: a small value gives an uneven distribution. With `mixes`: the value of the first
+    /// peer.
     pub alpha: f64,
     /// With `mixes`: value of the last peer.
     pub alpha_to: f64,
@@ -152,14 +153,15 @@ impl Default for Data {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Split {
-    /// Rows are shuffled; sizes differ by at most one.
+    /// Rows are shuffled, and the numbers of rows differ by at most one.
     #[default]
     Even,
     /// Each class is given to few peers, in uneven parts.
     ByClass,
     /// Each class is split in shares drawn from a Dirichlet distribution.
     Dirichlet,
-    /// Each peer has a class mix drawn from a Dirichlet distribution, from uneven to even.
+    /// Each peer has class shares that are drawn from a Dirichlet distribution. They are uneven at the first
+    /// peer and even at the last.
     Mixes,
 }
 
@@ -184,7 +186,7 @@ pub struct Task {
     pub labelled_percent: Option<u32>,
     /// If some rows have labels: peers whose rows have no label.
     pub without_labels: Option<Peers>,
-    /// Drawing of the training peers, as in a session file; if absent, all peers train.
+    /// How the training peers are drawn, as in a session file; if absent, all peers train.
     pub select: Option<Select>,
     /// All other fields: the sections of a session file, and fields of the task's first section.
     #[serde(flatten)]
@@ -221,7 +223,7 @@ most_rows = 0
 "#;
 
 impl Task {
-    /// Returns whether the task is a bare sum of random words.
+    /// Returns whether the task is only a sum of random words.
     pub(crate) fn is_sum(&self) -> bool {
         self.kind == "sum"
     }
@@ -267,7 +269,7 @@ pub struct SessionPart {
     pub mode: NoiseMode,
 }
 
-/// Connections that peers keep.
+/// The connections that peers keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connections {
@@ -360,9 +362,9 @@ pub struct Rates {
     pub mask: f64,
     /// Bytes of chunks that are added or digested.
     pub add: f64,
-    /// Signatures that are made or checked, shares that are checked.
+    /// Signatures that are made or checked, and shares that are checked.
     pub verify: f64,
-    /// Keys that are agreed on; a share that is opened counts as two.
+    /// Keys that are agreed on. A share that is opened counts as two.
     pub agree: f64,
     /// Messages that are read and answered.
     pub message: f64,
@@ -395,7 +397,7 @@ pub struct Speed {
     pub factor: f64,
 }
 
-/// Faults drawn from the seed.
+/// Faults that are drawn from the seed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Random {
@@ -405,9 +407,9 @@ pub struct Random {
     pub kinds: Vec<Kind>,
     /// Percentage of the crashed peers that return.
     pub return_percent: u32,
-    /// Time before which they occur, seconds.
+    /// Time before which the faults occur, seconds.
     pub within_s: f64,
-    /// Time at which everything is healed and all peers run, seconds; 0: never.
+    /// Time at which all faults are undone and all peers run, seconds; 0 means never.
     pub heal_s: f64,
 }
 
@@ -419,7 +421,7 @@ impl Default for Random {
     }
 }
 
-/// Expected result; a run with another result has failed.
+/// Expected result. A run with another result has failed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
@@ -439,7 +441,7 @@ pub struct Expect {
     pub blamed: Option<Peers>,
 }
 
-/// A file: one or more runs.
+/// A scenario file, which has one or more runs.
 #[derive(Clone, Debug)]
 pub struct File {
     /// Name of the file without its extension.
@@ -453,7 +455,7 @@ pub struct File {
 }
 
 impl File {
-    /// Reads a scenario file; with `small`, its small form.
+    /// Reads a scenario file. If `small` is true, reads its small form.
     ///
     /// # Errors
     /// [`ScenarioError`].

@@ -1,4 +1,4 @@
-//! The task `sum` of a scenario: a bare sum of random words, without rows.
+//! The task `sum` of a scenario: it only sums random words, and has no rows.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ pub(super) fn spec(scenario: &Scenario) -> CustomSpec {
     CustomSpec { name: "sum".into(), bytes: scenario.task.words.to_le_bytes().to_vec() }
 }
 
-/// Task that sums one vector of words below 2^20, which a peer draws from the seed and its number.
+/// Task that sums one vector of words below 2^20. A peer draws its vector from the seed and its number.
 #[derive(Debug)]
 pub(super) struct Numbers {
     me: Peer,

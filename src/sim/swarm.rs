@@ -1,5 +1,5 @@
-//! The world of a scenario: paths, processors, faults and tampering around the nodes, and records of the
-//! nodes' actions.
+//! The world around the nodes of a scenario: paths, processors, faults and tampering. It also records the
+//! actions of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub struct Mark {
     pub text: String,
 }
 
-/// End of a peer.
+/// The end of a peer.
 #[derive(Clone, Debug)]
 pub struct End {
     /// Time at which its process ended.
@@ -59,12 +59,12 @@ pub struct End {
     pub reason: Option<Ending>,
 }
 
-/// State of a peer that has the result.
+/// A peer that has the result.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Time at which it had the result.
+    /// Time at which the peer had the result.
     pub at: Time,
-    /// All that the session opened, and this peer's own results.
+    /// Everything that the session has opened, and this peer's own results.
     pub history: Arc<History>,
 }
 
@@ -94,12 +94,12 @@ impl std::fmt::Debug for Watcher {
     }
 }
 
-/// World of a run, around the nodes.
+/// The world around the nodes of a run.
 #[derive(Debug)]
 pub struct Swarm {
     /// The session.
     pub session: Arc<Session>,
-    /// Constants of peer 0's node; those of the others differ only in the identity.
+    /// Constants of the node of peer 0. Those of the other peers differ only in the identity.
     pub ctx: Arc<Context>,
     /// Receiver of the events.
     pub(crate) watcher: Option<Watcher>,
@@ -391,8 +391,8 @@ impl Swarm {
         }
     }
 
-    /// Simulates a connection of a peer with an unknown key: the listener looks the key up in the roster
-    /// before any message (spec, section 6).
+    /// Simulates a connection of a peer with an unknown key: before any message, the listener looks the key
+    /// up in the roster (spec, section 6).
     fn stranger(&mut self, now: Time, to: Peer) {
         let mut seed = [0; 32];
         self.noise.fill(&mut seed);
@@ -449,7 +449,7 @@ impl World for Swarm {
 
     fn learns(&mut self, now: Time, peer: Peer, other: Peer, notice: Notice) -> Time {
         match notice {
-            // TCP, Noise and Yamux take three round trips.
+            // Setting up TCP, Noise and Yamux takes three round trips.
             Notice::Up => self.paths.passes(now, peer, other, 6),
             Notice::Closed => self.paths.passes(now, peer, other, 1),
             Notice::Silent => Time(self.paths.passes(now, peer, other, 1).0 + self.silence),
@@ -535,7 +535,8 @@ impl World for Swarm {
                 for i in swarm.reaches(peer, slot, stage) {
                     let fault = &engine.world.faults[i];
                     if fault.kind == Kind::Crash && engine.world.whom(fault) == [peer] {
-                        // The crash is in the middle of the step: no message after this stage leaves.
+                        // The crash happens in the middle of the step, so no message after this stage is
+                        // sent.
                         Self::apply(engine, i);
                         return false;
                     }

@@ -1,4 +1,4 @@
-//! Results as text.
+//! Formats results as text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::sim::outcome::{self, PurposeRow, Results, RunReport, TRAINING};
 use crate::sim::report::bytes;
 use crate::sim::tally::{PURPOSES, Purpose};
 
-/// Formats rows in aligned columns; the first column is left-aligned.
+/// Formats rows in aligned columns. The first column is left-aligned.
 #[must_use]
 pub fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -31,7 +31,7 @@ fn strings(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|&cell| cell.to_owned()).collect()
 }
 
-/// Formats the table of all runs, and the details of a single run.
+/// Formats the table of all runs and, if there is only one run, its details.
 pub(crate) fn render(results: &Results) -> String {
     let mut out = String::new();
     if !results.about.is_empty() {
@@ -121,7 +121,7 @@ fn row(run: &RunReport, accuracy: bool) -> Vec<String> {
     row
 }
 
-/// Formats the comparison of training by all peers with training by one party.
+/// Formats the comparison of training by all peers with training by one peer that has all rows.
 fn training(runs: &[RunReport]) -> String {
     let (rows, why) = outcome::training(runs);
     let rows: Vec<_> = std::iter::once(strings(&TRAINING)).chain(rows).collect();

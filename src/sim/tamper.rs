@@ -1,5 +1,5 @@
-//! Tampering of a simulated peer: its messages are changed on the way out, and its own node is unaware
-//! of it.
+//! Makes a simulated peer break the protocol: its messages are changed after its node has sent them, so the
+//! node does not notice it.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(super) fn apply(
             let ctx = swarm.ctx.of(from, identity.clone());
             let mut changed = message.clone();
             for item in releases_mut(&mut changed).into_iter().flatten().filter(|item| item.author == from) {
-                // Each share stays a point, but of another deal.
+                // Each share is still a point, but belongs to another deal.
                 let mut shares = item.item.shares.clone();
                 shares.rotate_left(1);
                 *item = Signed::new(&ctx, Release { shares, ..item.item.clone() });

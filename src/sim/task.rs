@@ -1,4 +1,4 @@
-//! The task of a scenario: each peer's task, and the quality of the results. This module names no task
+//! Makes each peer's task in a scenario, and measures the quality of the results. This module names no task
 //! of the registry.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::session::{Peer, Session};
 use crate::tasks::compare::{Ended, Worth};
 use crate::tasks::{Labels, Rows, Task, built_in};
 
-/// Returns the 32 bytes that a peer's task uses as its secret.
+/// Returns 32 bytes that the task of a peer uses as its secret.
 fn secret(scenario: &Scenario, peer: Peer) -> Zeroizing<[u8; 32]> {
     derive(&scenario.seed.to_le_bytes(), "simulation/draw", &peer.0.to_le_bytes())
 }

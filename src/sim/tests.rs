@@ -1,5 +1,5 @@
-//! Tests of the checks: each check must find a bug that a switch, which exists only in tests, adds to
-//! the node.
+//! Tests the checks. A switch that exists only in tests adds a bug to the node, and each check must find its
+//! bug.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn scenario(text: &str, seed: u64) -> Scenario {
     Scenario { seed, ..file.runs[0].1.clone() }
 }
 
-/// Runs with changed nodes; returns the first check that failed.
+/// Runs a scenario with changed nodes. Returns the first check that failed.
 fn first_failure(scenario: &Scenario, change: impl Fn(&mut Context)) -> Option<Check> {
     let participants = Participants::new(scenario, Path::new("")).unwrap();
     let mut engine: Engine<Swarm> = prepare(scenario, participants).unwrap();
@@ -32,8 +32,8 @@ const SUM: &str =
     "peers = 5\n[task]\nkind = \"sum\"\nwords = 20\n[network]\nlatency_ms = 5\njitter_ms = 15\n";
 const FAULTS: &str = "[random]\nfaults = 4\nwithin_s = 0.6\nheal_s = 25\n";
 
-/// Returns the check that fails for the first seed at which the bug shows; the same run without the bug
-/// must pass.
+/// Returns the check that fails at the first seed for which the bug has an effect. The same run without the
+/// bug must pass.
 fn found(text: &str, seeds: std::ops::Range<u64>, change: impl Fn(&mut Context) + Copy) -> Check {
     for seed in seeds.clone() {
         let scenario = scenario(text, seed);
@@ -45,7 +45,7 @@ fn found(text: &str, seeds: std::ops::Range<u64>, change: impl Fn(&mut Context) 
     panic!("no run of {seeds:?} fails");
 }
 
-/// Labels are found after the first round; a peer is lost in between.
+/// Labels are found after the first round. A peer is lost before the second.
 #[test]
 fn labels_that_are_found_on_the_way_give_all_peers_one_network_whoever_crashes() {
     let text = "peers = 4\n[task]\nkind = \"fedavg-xclp\"\nlabels = 4\nxclp = { bits = 64, k = 3 }\nafter = 1\nrefresh = 2\n\
@@ -74,9 +74,9 @@ fn labels_are_of_so_many_rows_in_a_hundred_and_of_no_peer_that_has_none() {
     assert_eq!(labels("labelled_percent = 100\nwithout_labels = [0, 2]"), [0, 25, 0, 25]);
     assert_eq!(labels("labelled_percent = 30").iter().sum::<usize>(), 30);
     let three = labels("labelled_percent = 30\nwithout_labels = 3");
-    // 22.5 of 75 rows, rounded up.
+    // 30 % of the 75 rows are 22.5, which is rounded up.
     assert_eq!((three.iter().sum::<usize>(), three[3]), (23, 0));
-    // Two rows of each of ten classes.
+    // There are two labels of each of the ten classes.
     let few = labels("labels = 2\nwithout_labels = \"1..3\"");
     assert!(few[0] > 0 && few[0] <= 20 && few[1..] == [0; 3], "{few:?}");
     for (task, told) in [
@@ -188,7 +188,7 @@ fn a_peer_with_another_result_than_the_others_is_found() {
     engine.world.finished.get_mut(&Peer(3)).unwrap().history = Arc::default();
     let violations = report("test", &scenario, &mut engine).violations;
     assert_eq!(violations.len(), 1);
-    assert_eq!(violations[0].text, "peer 3 has another result than the others");
+    assert_eq!(violations[0].text, "the result of peer 3 differs from that of the others");
     assert_eq!(violations[0].check, Check::Exact);
 }
 

@@ -1,4 +1,4 @@
-//! Complete timeline of a run: the faults of the file, and those drawn from the seed.
+//! Makes the complete timeline of a run: the faults in the file, and those that are drawn from the seed.
 
 use super::scenario::{Fault, Kind, Peers, Random, Scenario};
 use crate::crypto::stream::Stream;
@@ -18,7 +18,7 @@ fn fault(kind: Kind, at_s: f64, peers: Peers) -> Fault {
     }
 }
 
-/// Returns the file's faults, then the drawn ones, then the end of all of them.
+/// Returns the faults of the file, then the drawn faults, then the end of all faults.
 #[must_use]
 pub fn whole(scenario: &Scenario) -> Vec<Fault> {
     let mut out = scenario.fault.clone();
@@ -38,7 +38,7 @@ pub fn whole(scenario: &Scenario) -> Vec<Fault> {
 }
 
 fn draw(stream: &mut Stream, peers: u16, random: &Random) -> Fault {
-    // Whole milliseconds, at least 1.
+    // Times are whole milliseconds, at least 1.
     let ms = |stream: &mut Stream, most: f64| {
         #[expect(
             clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Writes a sealed total on its own thread while the total arrives, so little is left to do when its
+//! Writes a sealed total on its own thread while the total is arriving. So little is left to do when its
 //! record must be on disk.
 
 use std::io::{self, Write};
@@ -11,9 +11,9 @@ use tempfile::NamedTempFile;
 
 use crate::protocol::sum_id::SumId;
 
-/// Number of bytes between two syncs, so that the last sync has little to do.
+/// Number of bytes between two syncs. It is small, so that the last sync has little to do.
 const SYNC: usize = 16 << 20;
-/// Chunks that may wait for the disk, 16 MiB: as many as arrive during a sync.
+/// Number of chunks that may wait for the disk. They are 16 MiB, about the amount that arrives during a sync.
 const QUEUE: usize = 64;
 
 /// Message to the writing thread.
@@ -22,13 +22,13 @@ enum Part {
     End,
 }
 
-/// A total that is being written. If it is dropped before it is named, it leaves no file.
+/// A total that is being written. If it is dropped before its file gets a name, the file is removed.
 #[derive(Debug)]
 pub(super) struct EarlyWrite {
     sum: SumId,
     /// Number of bytes so far.
     written: usize,
-    /// Queue of chunks; a sender that is faster than the disk waits. `None` once all chunks are sent.
+    /// Queue of chunks. A sender that is faster than the disk waits. `None` after all chunks have been sent.
     parts: Option<SyncSender<Part>>,
     writer: Option<JoinHandle<io::Result<NamedTempFile>>>,
     /// Digest of the total, once it is complete.
@@ -61,7 +61,7 @@ impl EarlyWrite {
         }
     }
 
-    /// Ends the total; the thread syncs the rest in the meantime.
+    /// Ends the total. The thread then syncs the rest.
     pub(super) fn end(&mut self, digest: [u8; 32]) {
         if let Some(parts) = self.parts.take() {
             let _ = parts.send(Part::End);
@@ -89,7 +89,7 @@ impl EarlyWrite {
 
 impl Drop for EarlyWrite {
     fn drop(&mut self) {
-        // This also removes the file if it was not named.
+        // If the file has no name yet, this removes it.
         let _ = self.join();
     }
 }
@@ -108,6 +108,6 @@ fn write(mut file: NamedTempFile, parts: Receiver<Part>) -> io::Result<NamedTemp
             unsynced = 0;
         }
     }
-    // The total is no longer wanted, and no caller waits for the disk.
+    // The total is no longer needed, and no caller waits for it.
     Err(io::ErrorKind::Interrupted.into())
 }

@@ -1,5 +1,4 @@
-//! The rows that a session's state belongs to: a keyed digest of them, kept with the state and next to
-//! the mark.
+//! Binds a session's state to rows: a keyed digest of the rows is stored with the state and next to the mark.
 //!
 //! Opened sums include the rows of the file that a peer started with. If the peer continued with other
 //! rows, one result would mix both, and the receipt would name the wrong rows.
@@ -14,19 +13,19 @@ use crate::files;
 /// Name of the file in the state's folder, and extension of the copy next to the mark.
 pub(super) const PIN: &str = "rows";
 
-/// Rows of a peer: their name, and their digest under a key that only this peer has, only for this
-/// session.
+/// The rows of a peer: their name, and their digest with a key. Only this peer has the key, and it is used
+/// only for this session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pin {
     /// Name of the file, for people.
     pub name: String,
-    /// Keyed digest: without the key no other party can guess rows from it.
+    /// Keyed digest. Without the key, the rows cannot be found by trying.
     pub digest: [u8; 32],
 }
 
 impl Pin {
-    /// Binds the state in `folder`, and the state that `mark` marks (see [`super::Store::keep_mark`]),
-    /// to these rows. Until the peer joins a view, other rows may replace them.
+    /// Binds the state in `folder`, and the state that `mark` marks (see [`super::Store::keep_mark`]), to
+    /// these rows. Until the peer joins a view, these rows may be replaced by others.
     ///
     /// # Errors
     /// [`StoreError::OtherRows`] if the session has continued with other rows; [`StoreError::Over`],
@@ -113,7 +112,7 @@ mod tests {
         let expected = "b.csv: this session already holds the counts of other rows (a.csv); start again with \
                         the same file, or make a new session with `session next`";
         assert_eq!(told, expected);
-        // The name may change, but the rows may not.
+        // The name of the rows may change, but not the rows.
         pin("c.csv", 1).hold(&state, Some(&mark)).unwrap();
         assert_eq!(Store::open(&state).unwrap().1.len(), 1);
     }

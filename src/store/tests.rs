@@ -1,4 +1,4 @@
-//! Stored records are read back, whatever a crash left.
+//! Tests that stored records are read back, also after a crash.
 
 use super::*;
 use crate::protocol::record::{Committed, Record as SumRecord, Value};
@@ -40,11 +40,11 @@ fn a_mark_tells_of_a_lost_an_older_and_another_folder() {
         let told = Store::is_behind(at, &mark).unwrap();
         let (mut store, records) = Store::open(at).unwrap();
         let lost = store.keep_mark(&mark, &records).unwrap();
-        assert_eq!(told, lost, "what the doctor says");
+        assert_eq!(told, lost, "the doctor finds the same");
         lost
     };
     let (mut store, records) = Store::open(&state).unwrap();
-    assert!(!store.keep_mark(&mark, &records).unwrap(), "the first time");
+    assert!(!store.keep_mark(&mark, &records).unwrap(), "nothing is lost the first time");
     store.write(&promised(1)).unwrap();
     let older = fs::read(state.join("promised")).unwrap();
     store.write(&promised(7)).unwrap();
@@ -90,13 +90,16 @@ fn when_a_session_is_over_only_promises_stay_and_the_folder_is_not_opened_again(
         .write(&Record::Noised(1, Sha256::digest(b"pad").into(), bytes::Bytes::from_static(b"pad")))
         .unwrap();
     store.write(&promised(1)).unwrap();
-    assert!(matches!(Store::finish(folder), Err(StoreError::Locked(_))), "not while it is open");
+    assert!(
+        matches!(Store::finish(folder), Err(StoreError::Locked(_))),
+        "a folder cannot be finished while it is open"
+    );
     drop(store);
     assert_eq!(names().len(), 7);
     Store::finish(folder).unwrap();
     let left = ["lock", "over", "paid", "promised"].map(ToOwned::to_owned);
     assert_eq!(names(), left.clone().into());
-    // A crash during the removal: the mark exists, and one file remains.
+    // A crash happened during the removal: the mark exists, but one file was not removed.
     fs::write(folder.join("noised-1"), b"pad").unwrap();
     let error = Store::open(folder).unwrap_err();
     assert!(matches!(&error, StoreError::Over(_)), "{error}");
@@ -212,17 +215,17 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
     let folder = tempfile::tempdir().unwrap();
     let files = || fs::read_dir(folder.path()).unwrap().count();
     let (mut store, _) = Store::open(folder.path()).unwrap();
-    // A sum that was given up, then a complete sum.
+    // First a sum that was given up, then a complete sum.
     store.write_early(Chunk(sum(1), 0, bytes::Bytes::from_static(b"never")));
     let total: Vec<u8> = (0..3_000_000u32).flat_map(u32::to_le_bytes).collect();
-    // This sum was begun before and given up.
+    // This sum was begun and given up before.
     store.write_early(Chunk(sum(2), 0, bytes::Bytes::from_static(b"begun")));
     for (number, chunk) in total.chunks(1 << 18).enumerate() {
         store.write_early(Chunk(sum(2), number << 18, bytes::Bytes::copy_from_slice(chunk)));
     }
     store.write_early(End(sum(2), Sha256::digest(&total).into()));
     store.write(&accepted(2, &total)).unwrap();
-    // The acknowledged total is another total of the same sum than the one that was written early.
+    // The acknowledged total differs from the total of the same sum that was written early.
     store.write_early(Chunk(sum(3), 0, bytes::Bytes::from_static(b"ours")));
     store.write_early(End(sum(3), Sha256::digest(b"ours").into()));
     drop(store);
@@ -234,7 +237,7 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
     drop(store);
     let (_store, records) = Store::open(folder.path()).unwrap();
     assert_eq!(records, [accepted(3, b"theirs")]);
-    // Files: the lock, the record and its total.
+    // There are three files: the lock, the record and its total.
     assert_eq!(files(), 3);
 }
 
@@ -242,7 +245,7 @@ fn a_total_written_ahead_is_the_one_that_is_read_back_and_of_others_nothing_stay
 fn a_lock_is_let_go_of_although_a_forked_process_still_has_its_file_open() {
     let folder = tempfile::tempdir().unwrap();
     let lock = locked(folder.path()).unwrap();
-    // A process that was just forked has such a copy until it runs another program.
+    // A process that was just forked has such a copy of the file until it runs another program.
     let copy = lock.0.try_clone().unwrap();
     assert!(matches!(locked(folder.path()), Err(StoreError::Locked(_))));
     drop(lock);
@@ -280,7 +283,8 @@ fn a_file_that_only_looks_whole_is_refused_with_what_is_wrong() {
     assert!(told.contains("too large"), "{told}");
 }
 
-/// Bytes that do not continue the previous bytes, and the end of another sum, belong to no total.
+/// Bytes that do not continue the previous bytes do not belong to a total, and neither does the end of
+/// another sum.
 #[test]
 fn what_was_written_ahead_of_another_sum_or_in_another_place_is_not_taken_for_a_total() {
     use crate::protocol::EarlyWrite::{self, Chunk, End};

@@ -1,4 +1,5 @@
-//! A result that another peer may still want: the state is kept, and a later run of this peer serves it.
+//! Keeps the state of a peer that has its result if other peers may still need the result. A later run of
+//! this peer then serves them.
 
 use std::fs;
 use std::io;
@@ -6,13 +7,13 @@ use std::path::Path;
 
 use super::{Store, StoreError, files, locked};
 
-/// Marks a folder of a peer that has its result; one line for each peer that is known not to have the
+/// Name of the file that marks such a folder. It has one line for each peer that is known not to have the
 /// result.
 pub(super) const UNSERVED: &str = "unserved";
 
 impl Store {
-    /// Keeps the state in `folder`, whose owner has its result, for these peers (their ids): a later run
-    /// serves them. The list is empty if it is unknown which peers lack the result.
+    /// Keeps the state in `folder`, whose owner has its result, so that a later run can serve these peers
+    /// (given by their ids). The list is empty if it is not known which peers lack the result.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -24,8 +25,8 @@ impl Store {
         written.map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Returns the peers (their ids) for which the state in `folder` is kept; `None` if its owner has no
-    /// result, or the session is over. Writes nothing.
+    /// Returns the ids of the peers that a later run must serve with the state in `folder`; `None` if its
+    /// owner has no result, or the session is over. Writes nothing.
     ///
     /// # Errors
     /// [`StoreError::Io`].

@@ -1,5 +1,5 @@
-//! Quality of a session's result if all rows are at hand, as in a simulation and in `flyswarm demo`. A
-//! task compares the result with the same computation in one place.
+//! Measures the quality of a session's result. This needs the rows of all peers, so it is done in simulations
+//! and in `flyswarm demo`. A task compares its result with the same computation on all rows in one place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Aggregate, History, Outcome, Rows, Task};
 use crate::data::Dataset;
 use crate::session::{Peer, Session};
 
-/// Rows of a run.
+/// The rows of all peers in a simulated session.
 #[derive(Clone, Debug)]
 pub struct DealtRows {
     /// All training rows.
@@ -21,11 +21,11 @@ pub struct DealtRows {
     pub test: Dataset,
     /// Each peer's part of the training rows.
     pub parts: Vec<Rows>,
-    /// Line on how columns were guessed, if they were.
+    /// Line that says how the columns were guessed, if they were.
     pub guessed: Option<String>,
 }
 
-/// Run that has ended. Its task judges it.
+/// A simulated session that has ended. Its task measures the result.
 #[derive(Debug)]
 pub struct Ended<'a> {
     pub(crate) session: &'a Session,
@@ -45,7 +45,7 @@ impl Ended<'_> {
         self.finished.first_key_value().map(|(&peer, &history)| (peer, history))
     }
 
-    /// Returns a peer's result, or the reason why it has none; `None` if the peer is not finished.
+    /// Returns a peer's result, or the reason why the peer has no result; `None` if the peer is not finished.
     pub(crate) fn outcome(&self, peer: Peer) -> Option<Result<Outcome, String>> {
         Some(self.tasks[peer.index()].outcome(self.finished.get(&peer)?, 0))
     }
@@ -65,14 +65,14 @@ pub struct Worth {
 pub struct Accuracy {
     /// Accuracy of the model that the peers have.
     pub swarm: f64,
-    /// Accuracy of the model of all peers' rows in one place, under the same seed.
+    /// Accuracy of a model that was trained on all peers' rows in one place, with the same seed.
     pub pooled: f64,
-    /// Accuracy of the model of the peer with the most rows.
+    /// Accuracy of a model that was trained only on the rows of the peer with the most rows.
     pub alone: f64,
-    /// Number of predicted rows. With the task `xclp` all peers together predict them.
+    /// Number of predicted rows. With the task `xclp`, each peer predicts a part of them.
     #[serde(default)]
     pub rows: u64,
-    /// True if the result is the same at every peer, and equal to the pooled one bit for bit.
+    /// True if every peer has the same result, and the result equals that of the pooled rows bit for bit.
     pub equal: bool,
     /// First 16 digits of the model's SHA-256.
     pub digest: String,
@@ -81,13 +81,13 @@ pub struct Accuracy {
 /// Peers with rows, ranked by the distance of their rows from all rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// Spearman's rank correlation of distance and total variation.
+    /// Spearman's rank correlation between the distance and the total variation.
     pub spearman: f64,
-    /// True if both hold bit for bit: the opened sketch equals that of all members' rows in one place,
-    /// and the published distances equal those of each member's rows from it.
+    /// True if two things hold bit for bit: the opened sketch equals the sketch of all members' rows in one
+    /// place, and each published distance equals the distance of that member's rows from this sketch.
     pub equal: bool,
-    /// Peer, rows, distance (mean over rows of the sketch), total variation of its class mix from that of
-    /// all.
+    /// For each peer: its index, its number of rows, its distance (mean over the rows of the sketch), and the
+    /// total variation between its class shares and those of all peers.
     pub peers: Vec<(u16, usize, f64, f64)>,
     /// Drawn peers, in the order of drawing.
     pub chosen: Vec<u16>,

@@ -11,17 +11,17 @@ use super::new::{NewFile, TaskOption};
 use super::{Build, REGISTRY, Rows};
 use crate::session::{DataSpec, Peer, Section, Sections, Session, SessionError, TaskSpec};
 
-/// Form of the data that leaves a peer's machine and is computed from its rows. A receipt has it, and a
+/// Form in which data computed from a peer's rows leaves its machine. The receipt names the form, and the
 /// report explains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Shared {
     /// Only parts of sums.
     #[serde(rename = "sums")]
     Sums,
-    /// Secret shares. Some members use them to compute answers for the owners of the rows.
+    /// Secret shares. Three members compute with them, and return answers to the owners of the rows.
     #[serde(rename = "shares of rows")]
     Shares,
-    /// Secret shares. Three members use them to check which counts and sums may open.
+    /// Secret shares. Three members compute with them which counts and sums may be opened.
     #[serde(rename = "shares of counts")]
     Cells,
 }
@@ -31,14 +31,14 @@ pub enum Shared {
 pub struct ResultFile {
     /// Name with an article, such as "a model".
     pub name: &'static str,
-    /// Returns whether a file that begins with these bytes is of this kind. At least its first 64 KiB are
-    /// given.
+    /// Returns whether a file that begins with these bytes is of this kind. The function gets at least the
+    /// first 64 KiB of the file.
     pub recognised: fn(&[u8]) -> bool,
     /// Reads a whole file for `flyswarm inspect`; `None` if the file is plain text that needs no reader.
     pub contents: Option<ReadContents>,
 }
 
-/// Reads a whole file, or returns what is wrong with it.
+/// Reads a whole file. Returns an error if the file is invalid.
 pub type ReadContents = fn(&[u8]) -> Result<Contents, String>;
 
 /// Function that returns the tables in a result file as CSV.
@@ -49,7 +49,7 @@ pub type ReadTables = fn(&[u8]) -> Result<String, String>;
 pub struct Contents {
     /// One word for the kind, such as "model".
     pub kind: &'static str,
-    /// Digest that is equal for two files with the same contents.
+    /// Digest of the contents. Two files with the same contents have the same digest.
     pub digest: [u8; 32],
     /// Text for people, in lines.
     pub text: String,
@@ -57,14 +57,14 @@ pub struct Contents {
     pub json: Value,
 }
 
-/// Reads a task's parameters from their sections, for rows described by the data section and a number of
-/// peers.
+/// Reads a task's parameters from their sections of the session file. The other arguments describe the rows
+/// and give the number of peers.
 pub type ReadSpec = fn(&mut Sections<'_>, &DataSpec, usize) -> Result<TaskSpec, SessionError>;
 
-/// Wishes of a peer for its own task, in addition to the session file.
+/// Wishes of a peer's own user for the task, in addition to the session file.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnWishes<'a> {
-    /// Session file. Files that it names are in the same folder.
+    /// Session file. The files that it names are in the same folder as itself.
     pub file: &'a Path,
     /// Command that trains instead of the built-in learner.
     pub trainer: Option<&'a str>,
@@ -90,7 +90,8 @@ impl OwnWishes<'_> {
     }
 }
 
-/// Makes a peer's task as it wishes, if not in the usual way. Its rows may change. An error is one line.
+/// Makes a peer's task with the wishes of its user; `None` if the wishes change nothing. The function may
+/// change the peer's rows. An error is one line.
 pub type BuildOwn = fn(&Session, OwnWishes<'_>, &mut Rows) -> Result<Option<Build>, String>;
 
 /// Expected quality of a private session, before any budget is spent.
@@ -104,8 +105,8 @@ pub struct Forecast {
     pub useful: bool,
 }
 
-/// A task: everything that is known of it without a session. The registry has one entry for each task.
-/// [`TaskKind::new`] has the defaults.
+/// Everything about a task that does not depend on a session. The registry has one entry for each task.
+/// [`TaskKind::new`] sets the defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct TaskKind {
     /// Value of `task` in a session file, such as `flynn`.
@@ -114,11 +115,11 @@ pub struct TaskKind {
     pub about: &'static str,
     /// Sections of the session file that belong to this task, unless an earlier task has them.
     pub sections: &'static [Section],
-    /// Reads the parameters. If possible, it leaves the rules to
-    /// [`Spec::check`](crate::session::Spec::check). Its errors are [`SessionError::Value`] and, if a
-    /// section cannot be read, [`SessionError::Syntax`].
+    /// Reads the parameters. If possible, it leaves the checks to
+    /// [`Spec::check`](crate::session::Spec::check). Its errors are [`SessionError::Value`] and, if a section
+    /// cannot be read, [`SessionError::Syntax`].
     pub read: ReadSpec,
-    /// Form of the data that leaves a peer's machine and is computed from its rows.
+    /// Form in which data computed from a peer's rows leaves its machine.
     pub shared: Shared,
     /// True if rows belong to classes. Default: true.
     pub has_classes: bool,
@@ -129,13 +130,13 @@ pub struct TaskKind {
     /// Proposes values for the fields of a new session file that the user has not set. Returns an error
     /// if an option does not fit the others. Default: proposes none.
     pub fill: fn(&mut NewFile) -> Result<(), SessionError>,
-    /// Copies the settings in a file, as written by `flyswarm tune --out`, into a session. Returns an
-    /// error if the file has none. Default: the task takes none.
+    /// Copies the settings in a file, as written by `flyswarm tune --out`, into a session. Returns an error
+    /// if the file has no settings. Default: an error, because the task takes no such file.
     pub take_settings: fn(&mut Session, &Path) -> Result<(), SessionError>,
-    /// Makes a peer's task with the peer's own wishes. Default: the task takes none.
+    /// Makes a peer's task with the wishes of its user. Default: refuses all wishes.
     pub build_own: BuildOwn,
-    /// Returns why a peer, or any peer, cannot take part on a machine with this many free bytes. Default:
-    /// it can.
+    /// Returns why this peer (or, if none is given, some peer) cannot take part on a machine with this number
+    /// of free bytes. Default: every peer can.
     pub memory_refusal: fn(&Session, Option<Peer>, Option<u64>) -> Option<String>,
     /// Estimates the quality of a private session if each peer has this number of rows. Default: no
     /// estimate.
@@ -150,18 +151,18 @@ pub struct TaskKind {
     /// Description of the rows that a digest of a peer's rows covers, shown in its receipt. Default:
     /// every row that was given to the session.
     pub digest_covers: &'static str,
-    /// Scenario of `flyswarm demo`, if the task has one. Its variants are "plain" and the options of the
-    /// demo that the task takes, such as "epsilon".
+    /// Scenario of `flyswarm demo`, if the task has one. Its variants are "plain" and those options of the
+    /// demo that the task supports, such as "epsilon".
     #[doc(hidden)]
     pub demo: Option<&'static str>,
-    /// Measures the results of a run on rows that no peer has, and reports what is wrong with them. Used
-    /// by simulations and by `flyswarm demo`.
+    /// Measures the results of a simulated session on rows that no peer has, and adds what is wrong to the
+    /// list. Simulations and `flyswarm demo` call it.
     #[doc(hidden)]
     pub compare: fn(&Ended<'_>, &mut Vec<String>) -> Worth,
 }
 
 impl TaskKind {
-    /// Makes a task with the defaults for everything that is not given.
+    /// Makes the entry of a task. Everything that is not an argument has its default.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -200,8 +201,8 @@ impl TaskKind {
 /// Tasks that the program has added.
 static ADDED: Mutex<Vec<&'static TaskKind>> = Mutex::new(Vec::new());
 
-/// Adds a task to those of this crate, so that session files may name it. If the name is taken, nothing
-/// changes.
+/// Adds a task to the registry, so that session files may name it. If the registry has a task of this name,
+/// nothing changes.
 pub fn register(kind: &'static TaskKind) {
     let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
     if !REGISTRY.iter().chain(added.iter()).any(|known| known.name == kind.name) {

@@ -1,4 +1,4 @@
-//! Makes a session file: the options of one task, and the values that it proposes.
+//! Makes a session file from the options of one task and the values that the task proposes.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::session::{Session, SessionError};
 pub struct TaskOption {
     /// Name of the option, without the dashes.
     pub name: &'static str,
-    /// Name of its value in the help; empty for a switch. A comma in it makes the value a list.
+    /// Name of its value in the help; empty for a switch. If the name has a comma, the value is a list.
     pub value: &'static str,
     /// One sentence for the help.
     pub help: &'static str,
@@ -27,7 +27,7 @@ pub struct TaskOption {
 pub enum Sets {
     /// The option sets this field of the session file.
     Field(&'static str),
-    /// The option sets this field to a list of names, which are texts also without quotation marks.
+    /// The option sets this field to a list of names. The user may leave out the quotation marks.
     Names(&'static str),
     /// [`TaskKind::fill`](super::TaskKind::fill) reads the option.
     Own,
@@ -78,13 +78,13 @@ pub(crate) const EPSILON: TaskOption = TaskOption::field(
 /// A session file that is being made. Fields have dotted names, such as `fedavg.rounds`.
 #[derive(Debug, Default)]
 pub struct NewFile {
-    /// Fields so far.
+    /// Fields that have been set.
     pub(crate) fields: Table,
-    /// Options of the task that set no field, with their values.
+    /// Values of the options that the task reads itself.
     pub(crate) options: BTreeMap<&'static str, String>,
     /// Labelled rows, if an option needs some.
     pub(crate) rows: Option<Dataset>,
-    /// Rows of the file that describes the columns, if it has any.
+    /// Rows of the table from which the columns were described, if there is one.
     pub(crate) drafted: Option<Dataset>,
     /// Lines for the user.
     pub(crate) said: Vec<String>,
@@ -110,7 +110,8 @@ impl NewFile {
             }
             match table.entry(name).or_insert_with(|| Value::Table(Table::new())) {
                 Value::Table(inner) => table = inner,
-                // The reader of the file refuses it later.
+                // The field lies inside a value that is not a section. Reading the file reports this error
+                // later.
                 _ => return,
             }
         }
@@ -128,10 +129,10 @@ impl NewFile {
         self.get("privacy.epsilon").is_some()
     }
 
-    /// Makes the session of the fields so far.
+    /// Makes a session from the fields that have been set.
     ///
     /// # Errors
-    /// As [`Session::parse`]; an error of the reader names the field instead of a line.
+    /// As [`Session::parse`]. An error of the TOML reader names the field instead of the line.
     pub fn session(&self) -> Result<Session, SessionError> {
         let text = toml::to_string(&self.fields)
             .map_err(|error| SessionError::Syntax { line: 1, message: error.to_string() })?;
@@ -144,7 +145,7 @@ impl NewFile {
     }
 }
 
-/// Returns the dotted name of the field, or the section, in this line of a file.
+/// Returns the dotted name of the field or section in this line of a file.
 fn place(text: &str, line: usize) -> String {
     let before: Vec<&str> = text.lines().take(line).collect();
     let section = before.iter().rev().find_map(|line| line.strip_prefix('[')).unwrap_or_default();
@@ -157,7 +158,7 @@ fn place(text: &str, line: usize) -> String {
     }
 }
 
-/// Puts the fields of `new` into `old`. They replace fields with the same names.
+/// Copies the fields of `new` into `old`. They replace fields of the same names.
 pub(crate) fn merge(old: &mut Table, new: Table) {
     for (name, value) in new {
         match (old.get_mut(&name), value) {
@@ -167,7 +168,7 @@ pub(crate) fn merge(old: &mut Table, new: Table) {
     }
 }
 
-/// Reads a value in the user's notation: TOML, or otherwise a text.
+/// Reads a value that the user has typed. If it is not a TOML value, it is a text.
 pub(crate) fn value(text: &str) -> Value {
     let read = format!("x = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("x"));
     read.unwrap_or_else(|| Value::String(text.to_owned()))

@@ -1,4 +1,4 @@
-//! Tests whole nodes with the tasks that exchange more than sums.
+//! Tests whole nodes with tasks.
 
 mod fedavg_xclp;
 mod missing;

@@ -1,4 +1,5 @@
-//! Invalid input to `join`: exit code 2, one line that names file, field or line, and no written file.
+//! Invalid input to `join`. It exits with code 2, prints one line that names the file, the field or the line,
+//! and writes no file.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +14,7 @@ use flyswarm::tasks::{CustomSpec, FlynnSpec};
 use crate::processes::check::same_and_exact;
 use crate::processes::swarm::{NAMES, Swarm, files, random};
 
-/// Files of a peer, and a `join` with one invalid file.
+/// The files of a peer, for a `join` with one invalid file.
 struct Bad {
     swarm: Swarm,
 }
@@ -28,8 +29,8 @@ impl Bad {
         name.to_owned()
     }
 
-    /// Runs alice's `join` with `what` replaced. Checks that it ends with `code`, prints one line with
-    /// all of `words`, and leaves nothing new on disk.
+    /// Runs alice's `join` with `what` replaced. Checks that `join` exits with `code`, prints one line that
+    /// has all of `words`, and leaves no new file on disk.
     fn refused(&self, what: &str, file: &str, more: &[&str], code: i32, words: &[&str]) {
         let before = files(self.swarm.folder.path());
         let mut command = Command::new(crate::processes::swarm::PROGRAM);
@@ -52,7 +53,7 @@ impl Bad {
         println!("{}", text.trim_end());
     }
 
-    /// Writes alice's rows with a change in line `line` (from 1).
+    /// Writes alice's rows, and changes line `line` (counted from 1).
     fn rows(&self, name: &str, line: usize, change: impl Fn(&str) -> String) -> String {
         let text = fs::read_to_string(self.path("alice.csv")).expect("rows");
         let lines: Vec<_> = text
@@ -90,7 +91,7 @@ fn names_of_columns_are_compared_with_the_session_file_before_anything_is_sent()
         &["named-other.csv: column 3 is called \"age\", the session file calls it \"c2\""],
     );
     let file = named("named-same.csv", "c2");
-    // The names are correct, so the next error is reported.
+    // The names are correct, so the program reports the next error.
     bad.refused(
         "data",
         &file,
@@ -232,8 +233,8 @@ fn a_peer_with_another_session_file_is_told_the_field_and_so_are_the_others() {
     assert!(!swarm.file(other, "model").exists());
 }
 
-/// Only `flyswarm-conform` can stop nodes or let them deviate: this program has neither the switches nor
-/// the code.
+/// Only `flyswarm-conform` can stop nodes at a stage, or let them deviate from the protocol. This program has
+/// neither the options nor the code.
 #[test]
 fn the_program_has_no_switch_that_holds_or_deviates() {
     let program = fs::read(crate::processes::swarm::PROGRAM).expect("the program");

@@ -1,5 +1,5 @@
-//! The options of private sessions: each invalid value is refused by the name of the option, and a peer
-//! with a spent budget sends nothing.
+//! The options of private sessions. The error for an invalid value names the option. A peer whose budget is
+//! spent sends nothing.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ use flyswarm::tasks::SketchSpec;
 
 use crate::processes::swarm::{Swarm, files};
 
-/// Makes a private session of the task `sketch`, or otherwise of the task `flynn`.
+/// Makes a private session, of the task `sketch` if `sketches` is true, otherwise of the task `flynn`.
 fn private(sketches: bool) -> impl FnOnce(&mut Session) {
     move |session| {
         session.data.scaling = Scaling::UnitNorm;
@@ -29,7 +29,7 @@ fn run(swarm: &Swarm, words: &[&str]) -> Output {
     command.current_dir(swarm.folder.path()).args(words).stdin(Stdio::null()).output().expect("it runs")
 }
 
-/// Lets Alice join with these additional words.
+/// Lets Alice join with these additional arguments.
 fn join(swarm: &Swarm, more: &[&str]) -> Output {
     let words = [
         "join",
@@ -46,8 +46,8 @@ fn join(swarm: &Swarm, more: &[&str]) -> Output {
     run(swarm, &[&words[..], &["--no-mdns", "--listen", "/ip4/127.0.0.1/tcp/0", "--json"], more].concat())
 }
 
-/// Checks for exit code 2, no contact with any peer, and an error with all of `words`. The error is one
-/// line; only the argument parser adds its own hint.
+/// Checks that the program exited with code 2, contacted no peer, and printed an error that has all of
+/// `words`. The error is one line, but the argument parser adds a hint to its own errors.
 fn refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
@@ -56,7 +56,7 @@ fn refused(output: &Output, words: &[&str]) {
     assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
     assert!(
         !String::from_utf8_lossy(&output.stdout).contains("listening"),
-        "somebody could have been spoken to"
+        "another peer could have been contacted"
     );
 }
 
@@ -143,7 +143,8 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
         assert_eq!(files(swarm.folder.path()), before, "nothing is written");
         refused(&join(&swarm, &["--dataset", "ward", "--budget", "0.999999"]), &[budget]);
         if !sketches {
-            // The rows are few for so small a budget: a script gets the forecast, and nothing is spent.
+            // There are too few rows for such a small budget. A script gets the forecast, and nothing is
+            // spent.
             let stopped = join(&swarm, &["--dataset", "ward"]);
             let errors = String::from_utf8_lossy(&stopped.stderr);
             assert_eq!(stopped.status.code(), Some(2), "{errors}");
@@ -163,8 +164,8 @@ fn a_private_session_is_joined_with_a_data_set_and_within_its_budget_or_not_at_a
     refused(&join(&exact, &["--dataset", "ward", "--budget", "1"]), &words);
 }
 
-/// The first session spends the whole budget. The second is refused before it listens. Under another
-/// name of the rows it would not be refused.
+/// The first session spends the whole budget. The second session is refused before the peer listens. It would
+/// not be refused if the data set had another name.
 #[test]
 fn a_second_session_of_sketches_beyond_the_budget_sends_nothing() {
     let mut swarm = Swarm::new(3, private(true));

@@ -1,4 +1,5 @@
-//! A peer of the roster made of libp2p's own parts. It answers the doctor as the test requires.
+//! A peer of the roster, made from the parts of libp2p. Its answers to the doctor are those that the test
+//! needs.
 
 use std::thread;
 
@@ -19,10 +20,10 @@ struct Parts {
     ping: ping::Behaviour,
 }
 
-/// Fault of the peer.
+/// How the peer is faulty.
 #[derive(Clone)]
 pub enum Odd {
-    /// The peer's clock is this number of seconds ahead; it sends these bytes about itself.
+    /// The clock of the peer is this number of seconds ahead. The peer sends these bytes about itself.
     Clock(i64, Vec<u8>),
     /// The peer answers a probe with these bytes and nothing else.
     Nonsense(Vec<u8>),
@@ -30,7 +31,7 @@ pub enum Odd {
     Foreign,
 }
 
-/// Dials `victim` at `address` again and again, until the returned sender is dropped.
+/// Dials `victim` at `address` again and again, until the sender that this returns is dropped.
 #[must_use]
 pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> Sender<()> {
     let (stop, mut stopped) = channel();

@@ -1,4 +1,4 @@
-//! A full session with complete logs and metrics: no key material is in the written files.
+//! Runs a full session with full logs and metrics. Checks that no written file holds key material.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,21 +10,22 @@ use crate::processes::swarm::{Swarm, files};
 
 fn http(port: u16, request: &str) -> String {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    // The server may close the connection before it has read everything.
+    // The server may close the connection before it has read the whole request.
     let _ = connection.write_all(request.as_bytes());
     let mut text = String::new();
     let _ = connection.read_to_string(&mut text);
     text
 }
 
-/// Returns every likely text form of 32 secret bytes.
+/// Returns every form in which 32 secret bytes may be written as text.
 fn spellings(secret: &[u8]) -> Vec<Vec<u8>> {
     let list = |separator: &str| {
         let numbers: Vec<_> = secret.iter().map(u8::to_string).collect();
         numbers[..12].join(separator).into_bytes()
     };
     let hex = hex::encode(secret);
-    // The middle of a base64 text, for any text before it: three alignments, without the ends.
+    // The middle of a base64 text, whatever bytes come before the secret: there are three alignments, and the
+    // ends are left out.
     let base64 = |skip: usize| {
         const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let letters = secret[skip..].chunks_exact(3).take(6).flat_map(|three| {
@@ -90,7 +91,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     assert!(stranger.starts_with("HTTP/1.1 403 "), "{stranger}");
     let long = format!("GET /{} HTTP/1.0\r\n", "x".repeat(20_000));
     let refused = http(ports[0], &long);
-    // The refusal is lost if the connection is reset before it is read.
+    // The client does not get the refusal if the connection is reset before it reads.
     assert!(
         refused.is_empty() || refused.starts_with("HTTP/1.1 431 "),
         "a request without an end: {refused}"
@@ -112,7 +113,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
             .unwrap_or_else(|| panic!("{begins} in {after}"));
         line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
     };
-    // One view, or more on a busy machine.
+    // There is one view, or more on a busy machine.
     assert!(value("flyswarm_views_total") >= 1, "{after}");
     let session = &swarm.session;
     let size = 4 * session
@@ -122,7 +123,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         .counts(session.data.classes.len()) as u64;
     assert_eq!(value("flyswarm_aggregate_bytes{aggregate=\"counts\"}"), size);
     assert!(value("flyswarm_sum_bytes{aggregate=\"counts\",way=\"down\"}") >= size);
-    // The other peer is its neighbour in the tree if that peer leads the view.
+    // The other peer is the neighbour in the tree if it leads the view.
     let sent = |peer: &str| {
         let begins = format!("flyswarm_bytes_total{{direction=\"sent\",peer=\"{peer}\"");
         lines.iter().filter(|line| line.starts_with(&begins)).count()
@@ -143,8 +144,8 @@ fn a_full_run_logs_and_measures_without_any_secret() {
     }
     let said: String = swarm.log.iter().map(|told| told.value.to_string()).collect();
     texts.push(("standard output".to_owned(), said.into_bytes()));
-    // Secrets that must not appear: identities, the secret half for signatures and key agreement, the
-    // network key, and the contents of files of mode 0600.
+    // These secrets must not appear: identities, the secret keys for signatures and for key agreement, the
+    // network key, and the contents of files with mode 0600.
     let mut secrets: Vec<Vec<u8>> = Vec::new();
     for identity in &swarm.keys {
         let seed = identity.seed();
@@ -167,7 +168,7 @@ fn a_full_run_logs_and_measures_without_any_secret() {
         }
         assert!(!holds(text, b"flyswarm-identity 1"), "{name} holds a key file");
     }
-    // The search finds a planted secret.
+    // The search finds a secret that is put there on purpose.
     let planted = [b"level=debug key=".as_slice(), hex::encode(&secrets[0]).as_bytes()].concat();
     assert!(spellings(&secrets[0]).iter().any(|spelling| holds(&planted, spelling)));
     let left = files(&folder).iter().filter(|path| path.extension().is_some_and(|end| end == "log")).count();

@@ -1,5 +1,5 @@
-//! Conditions that every finished session must satisfy: one result, exact over the members in its
-//! receipts.
+//! Conditions that every finished session must satisfy: there is one result, and it is exactly that of the
+//! members in its receipts.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::swarm::{NAMES, Swarm};
 
-/// Returns the names of the members of an aggregate in a receipt.
+/// Returns the names of the members that a receipt lists for an aggregate.
 pub fn members(receipt: &Value, aggregate: &str) -> Vec<String> {
     let aggregates = receipt["aggregates"].as_array().expect("aggregates");
     let found = aggregates.iter().find(|each| each["name"] == aggregate).expect("the aggregate");
@@ -24,8 +24,8 @@ pub fn members(receipt: &Value, aggregate: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the names of the peers whose rows the model uses: the members of its counts, or only the
-/// drawn ones if peers were drawn.
+/// Returns the names of the peers whose rows the model uses. These are the members of the counts; if peers
+/// were drawn, only the drawn peers.
 fn learnt(receipt: &Value) -> Vec<String> {
     let mut counted = members(receipt, "counts");
     if receipt["aggregates"].as_array().expect("aggregates").iter().any(|each| each["name"] == "draw") {
@@ -35,7 +35,7 @@ fn learnt(receipt: &Value) -> Vec<String> {
     counted
 }
 
-/// Returns the rows of these peers together.
+/// Returns all rows of these peers.
 fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
     let peers = names.iter().map(|name| NAMES.iter().position(|known| known == name).expect("a peer"));
     let mut rows: Vec<_> = peers.flat_map(|peer| swarm.parts[peer].clone()).collect();
@@ -43,8 +43,8 @@ fn rows(swarm: &Swarm, names: &[String]) -> Vec<usize> {
     rows
 }
 
-/// Computes in one place the model that the receipt's members must arrive at. Aggregates may have
-/// different members: a sum that was opened before a peer was lost stays valid.
+/// Computes in one place the model of the members in the receipt. Aggregates may have different members,
+/// because a sum stays valid if a member is lost after the sum was opened.
 fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     let Some(spec) = swarm.session.task.get::<flyswarm::tasks::FlynnSpec>().copied() else {
         panic!("{:?}", swarm.session.task)
@@ -65,8 +65,8 @@ fn expected(swarm: &Swarm, receipt: &Value, seed: [u8; 32]) -> Model {
     Model::new(sketch, spec.model.gamma, classes, scaler, counts).expect("a model")
 }
 
-/// Checks that `peers` ended with the same correct model and with receipts that agree. Returns the
-/// counted members.
+/// Checks that `peers` have the same correct model, and receipts that agree. Returns the members that were
+/// counted.
 pub fn same_and_exact(swarm: &Swarm, peers: &[usize]) -> Vec<String> {
     let receipts: Vec<_> = peers.iter().map(|&i| swarm.receipt(i)).collect();
     let first = receipts.first().expect("somebody");

@@ -1,4 +1,4 @@
-//! Strangers that open connections and send nothing.
+//! Nodes outside the roster that open connections and send nothing.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -11,12 +11,12 @@ use super::check::same_and_exact;
 use super::swarm::{NAMES, Swarm};
 
 const PEERS: usize = 3;
-/// Connections per second to each node.
+/// Connections per second that are opened to each node.
 const RATE: u32 = 400;
-/// Idle connections open at the same time to each node: more than it has places for.
+/// Idle connections that are open at the same time to each node. A node accepts fewer.
 const HELD: usize = 2000;
 
-/// Opens connections to `address` until told to stop, for two minutes at most; closes the oldest ones.
+/// Opens connections to `address` until `stop` is set, for two minutes at most. Closes the oldest ones.
 fn flood(address: SocketAddr, stop: Arc<AtomicBool>, opened: Arc<AtomicUsize>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut held = VecDeque::new();
@@ -41,12 +41,12 @@ fn flood(address: SocketAddr, stop: Arc<AtomicBool>, opened: Arc<AtomicUsize>) -
 
 #[test]
 fn under_400_idle_connections_a_second_to_each_node_a_session_finishes_within_20_seconds() {
-    // Each connection is an open file of this process.
+    // This process needs an open file for each connection.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let all = rustix::process::Rlimit { current: limit.maximum, ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, all).expect("more open files");
     let mut swarm = Swarm::new(PEERS, |_| {});
-    // The peers learn addresses only after the flood has filled every place.
+    // The peers learn addresses only after the flood has used all connections that a node accepts.
     swarm.apart = (0..PEERS).flat_map(|i| (0..PEERS).map(move |j| (i, j))).collect();
     swarm.start_all();
     let mut addresses = vec![None; PEERS];

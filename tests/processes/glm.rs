@@ -1,4 +1,4 @@
-//! A regression of five real peers. One is killed with -9 before the first matrix opens.
+//! A regression of five real peers. One peer is killed with SIGKILL before the first matrix opens.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Real sessions of tables with a group column: the rows of a patient stay together, and pseudonyms stay
-//! secret.
+//! Real sessions of tables with a group column. All rows of a patient are used in the same way, and
+//! pseudonyms stay secret.
 
 use std::fs;
 use std::path::Path;
@@ -18,11 +18,12 @@ const COLUMNS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 const PATIENTS: usize = 60;
 const VISITS: usize = 4;
 
-/// Returns the visits of a peer's patients, which look alike. The outcome of a patient is random.
+/// Returns the visits of a peer's patients. The visits of one patient look alike. The outcome of a patient is
+/// random.
 fn visits(peer: usize) -> String {
     let mut state = 7 + peer as u32;
     let mut draw = || {
-        // Numerical Recipes, "quick and dirty" generator.
+        // The "quick and dirty" random numbers of Numerical Recipes.
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(state >> 8) / f64::from(1u32 << 24)
     };
@@ -38,7 +39,7 @@ fn visits(peer: usize) -> String {
     text
 }
 
-/// Makes three peers with such visits, in a session that `change` adjusts.
+/// Makes three peers with such visits, in a session that `change` alters.
 fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     let swarm = Swarm::new(3, |session| {
         let columns = COLUMNS.map(|name| ColumnSpec::new(name.to_owned(), Kind::Number)).to_vec();
@@ -72,7 +73,7 @@ fn run(swarm: &mut Swarm, more: &[&str]) -> Vec<Value> {
     swarm.log.iter().map(|told| told.value.clone()).collect()
 }
 
-/// Returns whether a file below a folder contains a pseudonym, except for the peers' own tables.
+/// Returns whether a file under a folder contains a pseudonym. The peers' own tables do not count.
 fn leaks(folder: &Path) -> bool {
     fs::read_dir(folder).expect("a folder").any(|entry| {
         let path = entry.expect("an entry").path();
@@ -85,8 +86,7 @@ fn leaks(folder: &Path) -> bool {
     })
 }
 
-/// Returns for each of a peer's patients how many rows its result has used for training, as `report`
-/// shows.
+/// Returns, for each patient of a peer, how many rows the result has used for training, as `report` shows.
 fn learnt_of_patients(swarm: &Swarm, peer: usize) -> Vec<u64> {
     let (text, file) = (visits(peer), swarm.folder.path().join("one.csv"));
     let (header, rows) = text.split_once('\n').expect("a header");
@@ -102,14 +102,15 @@ fn learnt_of_patients(swarm: &Swarm, peer: usize) -> Vec<u64> {
     learnt.collect()
 }
 
-/// Checks that training uses all visits of a patient or none, and that some patients are held out.
+/// Checks that either all visits of a patient or none are used for training, and that some patients are held
+/// out.
 fn whole_patients(swarm: &Swarm) {
     let learnt = learnt_of_patients(swarm, 0);
     assert!(learnt.iter().all(|&rows| rows == 0 || rows == VISITS as u64), "{learnt:?}");
     assert!(learnt.contains(&0) && learnt.contains(&(VISITS as u64)), "{learnt:?}");
 }
 
-/// Returns a receipt's balanced accuracy on held-out rows, and the number of these rows.
+/// Returns the balanced accuracy on held-out rows in a receipt, and the number of these rows.
 fn held_out(receipt: &Value) -> (f64, u64) {
     let swarm = &receipt["evaluation"]["pooled"]["swarm"];
     (

@@ -1,4 +1,4 @@
-//! Peers that cannot dial each other, and the relay that connects them.
+//! Peers that cannot dial each other, and a relay that connects them.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::check::same_and_exact;
 use super::swarm::{PATIENCE, PROGRAM, Swarm, random};
 
-/// Identity and port of a relay; the port was free.
+/// The identity of a relay, and its port. The port was free when it was chosen.
 pub(super) struct Place {
     key: Identity,
     port: u16,
@@ -84,7 +84,7 @@ impl Relay {
         self.child.id()
     }
 
-    /// Waits until the relay has reported this number of events of this name.
+    /// Waits until the relay has printed this number of events with this name.
     fn wait(&mut self, name: &str, count: usize) {
         let until = Instant::now() + PATIENCE;
         while self.events(name).len() < count {
@@ -102,10 +102,10 @@ impl Relay {
     }
 }
 
-/// This address accepts no TCP connections, so that hole punching fails.
+/// A peer that listens only on this address accepts no TCP connections, so hole punching fails.
 const NO_HOLE: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
 
-/// Makes peers that get no addresses of each other.
+/// Makes peers that know no address of each other.
 fn apart(peers: usize, change: impl FnOnce(&mut Session)) -> Swarm {
     let mut swarm = Swarm::new(peers, change);
     swarm.apart = (0..peers).flat_map(|i| (0..peers).map(move |j| (i, j))).collect();
@@ -117,7 +117,7 @@ fn peers_that_cannot_dial_each_other_meet_through_a_relay_which_serves_no_strang
     let place = Place::new();
     let mut swarm = apart(3, |session| session.relays = vec![place.address()]);
     let mut relay = place.start(&swarm, &[]);
-    // Three peers that are in none of the relay's sessions.
+    // Three peers that are in no session of the relay.
     let mut strangers = apart(3, |session| {
         session.relays = vec![place.address()];
         (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (3_000, 1_000);
@@ -150,7 +150,7 @@ fn peers_that_meet_through_a_relay_need_it_no_more_once_a_hole_is_punched() {
     let mut relay = place.start(&swarm, &[]);
     swarm.start_all();
     swarm.wait_all(&[0, 1, 2], "view");
-    // The session must not end before the relay does.
+    // The session must not finish before the relay has ended.
     swarm.signal(2, "STOP");
     assert!(relay.events("opened").len() >= 3, "they have met there");
     drop(relay);
@@ -174,7 +174,7 @@ fn when_a_relay_dies_the_view_fails_and_the_next_relay_is_used() {
     let mut relay = first.start(&swarm, &[]);
     swarm.start_all();
     swarm.wait_event(0, "view");
-    // The sum must not end before the relay does.
+    // The sum must not finish before the relay has ended.
     swarm.signal(2, "STOP");
     // All peers of the view are connected through the relay.
     relay.wait("opened", 2);
@@ -198,7 +198,7 @@ fn a_relay_that_falls_silent_is_given_up_and_found_again() {
         (session.timing.start_wait_ms, session.timing.no_quorum_timeout_ms) = (40_000, 1_000);
     });
     let mut relay = place.start(&swarm, &[]);
-    // The peer is alone: only pings go through its connection.
+    // The peer has no other peers: its connection carries only pings.
     swarm.start(0, &[]);
     relay.wait("reserved", 1);
     let signal = |name: &str| {
@@ -224,7 +224,7 @@ fn no_more_places_and_circuits_are_given_than_the_operator_allows() {
     for i in 0..3 {
         assert_eq!(swarm.wait_end(i).code, Some(3), "three need three circuits");
     }
-    // Both requests of a peer without a place are denied, and circuits beyond the first.
+    // The relay denies both requests of the peer that has no place, and every circuit after the first.
     relay.wait("denied", 2);
     let mut places = 0i32;
     let mut most = 0;
@@ -246,7 +246,7 @@ fn a_relay_says_in_one_line_what_is_wrong() {
     };
     let (code, text) = said(&["--session", "session.toml", "--key", "alice.key"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("a relay needs an identity of its own (--key)"), "{text}");
+    assert!(text.contains("a relay needs another identity (--key)"), "{text}");
     let (code, text) = said(&["--session", "none.toml", "--key", "alice.key"]);
     assert!(code == Some(2) && text.contains("none.toml"), "{text}");
     let key = Identity::from_seed(random());

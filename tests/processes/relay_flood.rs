@@ -1,4 +1,4 @@
-//! A relay under a flood of requests from one of its own peers, and of strangers.
+//! A relay that gets a flood of requests from one of its own peers, and from nodes outside its sessions.
 
 use std::fs;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use libp2p::{PeerId, StreamProtocol, Swarm, SwarmBuilder, noise, tcp, yamux};
 use super::relay::Place;
 use super::swarm::{Swarm as Session, random};
 
-/// Request for a place, and its protocol (circuit relay v2).
+/// The request for a place at a relay, and its protocol (circuit relay v2).
 const RESERVE: [u8; 3] = [2, 8, 0];
 const HOP: StreamProtocol = StreamProtocol::new("/libp2p/circuit/relay/0.2.0/hop");
 
-/// Requests before memory is first measured, and requests after that.
+/// Number of requests before memory is first measured, and number of requests after that.
 const FIRST: usize = 3_000;
 const MORE: usize = 20_000;
 const STRANGERS: usize = 200;
-/// Largest growth of the relay's memory meanwhile. If it kept each request, it would need some hundred
-/// bytes for each.
+/// The memory of the relay may grow by at most this during the later requests. A relay that kept each request
+/// would need some hundred bytes for each.
 const GROWTH: u64 = 6 << 20;
 
 fn swarm(identity: &Identity) -> Swarm<libp2p_stream::Behaviour> {
@@ -37,7 +37,7 @@ fn swarm(identity: &Identity) -> Swarm<libp2p_stream::Behaviour> {
         .build()
 }
 
-/// Asks for a place `times` times on one connection, and returns the number of answers.
+/// Requests a place `times` times on one connection. Returns the number of answers.
 async fn ask(control: &mut libp2p_stream::Control, relay: PeerId, times: usize) -> usize {
     let mut answered = 0;
     for _ in 0..times {

@@ -1,4 +1,4 @@
-//! A peer that comes back when all others have the result and have ended.
+//! A peer that comes back when all other peers have the result and have ended.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::PROGRAM;
 use super::swarm::Swarm;
 
-/// Returns the command as a user types it: without --force.
+/// Returns the command that a user types: `join` without --force.
 fn again(swarm: &Swarm, i: usize) -> Command {
     let usual = swarm.command(i);
     let mut command = Command::new(PROGRAM);
@@ -14,7 +14,7 @@ fn again(swarm: &Swarm, i: usize) -> Command {
     command
 }
 
-/// Returns the names of the files in a peer's state of the session.
+/// Returns the names of the files in the state folder of a peer.
 fn state(swarm: &Swarm, i: usize) -> Vec<String> {
     let key = swarm.keys[i].public().to_string();
     let folder = swarm.folder.path().join("state").join(key).join(swarm.session.id().to_string());
@@ -38,7 +38,7 @@ fn a_peer_that_comes_back_late_gets_the_result_from_one_that_is_started_again() 
     assert_eq!(kept.len(), 3);
     assert!(kept.iter().all(|told| told.value["without_result"] == serde_json::json!(["dave"])), "{kept:?}");
 
-    // All others have ended: the peer prints what to do.
+    // All other peers have ended. The peer prints what the user can do.
     let dave = again(&swarm, 3);
     swarm.start_command(3, dave);
     let ended = swarm.wait_end(3);
@@ -46,7 +46,7 @@ fn a_peer_that_comes_back_late_gets_the_result_from_one_that_is_started_again() 
     let told = "if they have finished: ask one of them to run its `flyswarm join` again";
     assert!(ended.errors.contains(told), "{}", ended.errors);
 
-    // One of them serves it, and keeps its own files.
+    // One of them serves the result to the peer, and keeps its own files.
     let before = ["model", "receipt.json", "report.html"]
         .map(|ending| fs::read(swarm.file(0, ending)).expect("a file"));
     let (alice, dave) = (again(&swarm, 0), again(&swarm, 3));
@@ -61,7 +61,7 @@ fn a_peer_that_comes_back_late_gets_the_result_from_one_that_is_started_again() 
     assert!(before == after, "what alice has is as before");
     let digest = |i: usize| swarm.receipt(i)["model"]["digest"].clone();
     assert!(digest(0).is_string() && digest(0) == digest(3));
-    // It has done its part; the others still wait for dave.
+    // This peer has finished; the others still wait for dave.
     assert!(
         state(&swarm, 0).contains(&"over".to_owned()) && !state(&swarm, 0).contains(&"unserved".to_owned())
     );

@@ -1,5 +1,5 @@
-//! A session of real `flyswarm join` processes on this machine: their files, their lines, their signals
-//! and their ends.
+//! A session of real `flyswarm join` processes on this machine: their files, their output, the signals that
+//! they get, and how they end.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -23,9 +23,9 @@ use tempfile::TempDir;
 
 pub use super::PROGRAM;
 pub const NAMES: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
-/// Longer than any step here takes on a busy machine; only a failing test waits for it.
+/// Longer than any step of these tests takes on a busy machine. Only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of rows of the digits to distribute; few, for speed.
+/// Number of rows of the digits that are distributed. There are few, so that the tests are fast.
 const ROWS: usize = 500;
 
 /// Returns 32 random bytes from the operating system.
@@ -35,7 +35,7 @@ pub fn random() -> [u8; 32] {
     bytes
 }
 
-/// Returns the session of these tests: all classes at every peer, short times.
+/// Returns the session of these tests: every peer has all classes, and the timeouts are short.
 pub fn session(keys: &[Identity]) -> Session {
     let data = digits();
     let roster = keys
@@ -75,7 +75,7 @@ pub fn session(keys: &[Identity]) -> Session {
     }
 }
 
-/// Returns every `peers`-th row of each class, from the `i`-th on.
+/// Returns every `peers`-th row of each class, starting with row `i`.
 pub fn part(i: usize, peers: usize) -> Vec<usize> {
     let data = digits();
     let mut seen = vec![0; data.classes().len()];
@@ -100,7 +100,7 @@ pub fn csv(data: &Dataset, rows: &[usize]) -> String {
     text
 }
 
-/// One output or event of a process.
+/// A line of a process: output or event.
 #[derive(Debug)]
 enum Line {
     Out(String),
@@ -108,7 +108,7 @@ enum Line {
     End,
 }
 
-/// End of a process.
+/// How a process ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
     pub code: Option<i32>,
@@ -125,7 +125,7 @@ struct Process {
     ended: Option<Ended>,
 }
 
-/// One line of a process, with its time.
+/// An event of a process, with its time.
 #[derive(Clone, Debug)]
 pub struct Told {
     pub peer: usize,
@@ -133,7 +133,7 @@ pub struct Told {
     pub value: Value,
 }
 
-/// A session and its processes. Peer i is `Peer(i)` of the roster, with the name `NAMES[i]`.
+/// A session and its processes. Peer i is `Peer(i)` of the roster; its name is `NAMES[i]`.
 pub struct Swarm {
     pub folder: TempDir,
     pub session: Session,
@@ -143,7 +143,7 @@ pub struct Swarm {
     pub mdns: bool,
     processes: Vec<Option<Process>>,
     addresses: Vec<Option<String>>,
-    /// Pairs of peers: `.0` is not told the address of `.1`.
+    /// Pairs of peers: the first is not given the address of the second.
     pub apart: Vec<(usize, usize)>,
     lines: Receiver<(usize, u32, Line)>,
     sender: Sender<(usize, u32, Line)>,
@@ -165,14 +165,14 @@ impl Drop for Swarm {
 }
 
 impl Swarm {
-    /// Makes keys, session file and rows of `peers` peers; nothing runs yet.
+    /// Makes the keys, the session file and the rows of `peers` peers. It starts no process.
     pub fn new(peers: usize, change: impl FnOnce(&mut Session)) -> Self {
         let mut keys: Vec<_> = (0..peers).map(|_| Identity::from_seed(random())).collect();
         keys.sort_by_key(Identity::public);
         Self::with_keys(keys, change)
     }
 
-    /// Does the same with these keys, in ascending order.
+    /// Does the same with these keys, which must be in ascending order.
     pub fn with_keys(keys: Vec<Identity>, change: impl FnOnce(&mut Session)) -> Self {
         let (folder, peers) = (tempfile::tempdir().expect("a folder"), keys.len());
         let mut session = session(&keys);
@@ -213,7 +213,7 @@ impl Swarm {
         self.folder.path().join(format!("{}.{suffix}", NAMES[i]))
     }
 
-    /// Returns the command `flyswarm join` of peer i, as the demo starts it.
+    /// Returns the command `flyswarm join` of peer i, with the arguments that the demo uses.
     pub fn command(&self, i: usize) -> Command {
         let mut command = Command::new(PROGRAM);
         self.arguments(&mut command, i);
@@ -224,7 +224,7 @@ impl Swarm {
         self.arguments_with(command, i, "", Path::new(""));
     }
 
-    /// Adds the same arguments, but with `what` (`session`, `data`, `state` or `out`) at `path`.
+    /// Adds the same arguments, but the path of `what` (`session`, `data`, `state` or `out`) is `path`.
     pub fn arguments_with(&self, command: &mut Command, i: usize, what: &str, path: &Path) {
         let pick = |name: &str, usual: PathBuf| if what == name { path.to_owned() } else { usual };
         command
@@ -253,7 +253,7 @@ impl Swarm {
         (0..self.peers()).for_each(|i| self.start(i, &[]));
     }
 
-    /// Runs `command` as peer i, and sends it the addresses of the others.
+    /// Runs `command` as peer i, and gives it the addresses of the others.
     pub fn start_command(&mut self, i: usize, mut command: Command) {
         assert!(
             self.processes[i].as_ref().is_none_or(|old| old.ended.is_some()),
@@ -292,7 +292,7 @@ impl Swarm {
         }
     }
 
-    /// Sends peer i the address of peer j.
+    /// Gives peer i the address of peer j.
     pub fn introduce(&mut self, i: usize, j: usize, address: &str) {
         if i == j || self.apart.contains(&(i, j)) {
             return;
@@ -307,14 +307,14 @@ impl Swarm {
         self.processes[i].as_ref().expect("started").child.id()
     }
 
-    /// Sends a signal such as `KILL`, `STOP`, `CONT`, `TERM` or `INT`.
+    /// Sends peer i a signal such as `KILL`, `STOP`, `CONT`, `TERM` or `INT`.
     pub fn signal(&self, i: usize, name: &str) {
         let script = format!("kill -{name} {}", self.pid(i));
         assert!(Command::new("sh").args(["-c", &script]).status().expect("sh").success(), "{script}");
     }
 
-    /// Reads the events of the processes until `wanted` returns a value. Returns `None` after a
-    /// time-out.
+    /// Reads the events of the processes until `wanted` returns a value. Returns `None` if the time is over
+    /// first.
     pub fn wait_within<T>(
         &mut self,
         time: Duration,
@@ -335,7 +335,7 @@ impl Swarm {
         }
     }
 
-    /// Does the same as [`Swarm::wait_within`], but panics after a time-out.
+    /// Does the same as [`Swarm::wait_within`], but panics if the time is over first.
     pub fn wait<T>(&mut self, what: &str, wanted: impl FnMut(&Told) -> Option<T>) -> T {
         match self.wait_within(PATIENCE, wanted) {
             Some(found) => found,
@@ -350,7 +350,7 @@ impl Swarm {
         })
     }
 
-    /// Waits until each of `peers` has reported `name` since the last wait.
+    /// Waits until each of `peers` has reported the event `name` since the last wait.
     pub fn wait_all(&mut self, peers: &[usize], name: &str) {
         let mut left = peers.to_vec();
         self.wait(&format!("{name} of {peers:?}"), |told| {
@@ -374,7 +374,7 @@ impl Swarm {
         }
     }
 
-    /// Reads one line; returns false if none came.
+    /// Reads one line. Returns false if no line came in time.
     fn take(&mut self, time: Duration) -> bool {
         let (i, run, line) = match self.lines.recv_timeout(time) {
             Ok(line) => line,
@@ -387,7 +387,7 @@ impl Swarm {
             Line::Out(text) => {
                 let value: Value = serde_json::from_str(&text)
                     .unwrap_or_else(|error| panic!("{} printed {text:?}: {error}", NAMES[i]));
-                // Every line has the seconds since 1970.
+                // Every line gives the time, in seconds since 1970.
                 assert!(value["time"].as_f64().is_some_and(|time| time > 1.7e9), "{text}");
                 if value["event"] == "listening" && self.addresses[i].is_none() {
                     let address = value["address"].as_str().expect("an address").to_owned();
@@ -409,7 +409,7 @@ impl Swarm {
         true
     }
 
-    /// Returns the events of peer i of this name so far.
+    /// Returns the events with this name that peer i has reported so far.
     pub fn told(&self, i: usize, name: &str) -> Vec<Value> {
         let log = self.log.iter().chain(&self.waiting);
         log.filter(|told| told.peer == i && told.value["event"] == name)
@@ -417,7 +417,7 @@ impl Swarm {
             .collect()
     }
 
-    /// Returns all events, for a failing test.
+    /// Returns all events, to print when a test fails.
     pub fn story(&self) -> String {
         let first = self.log.first().map(|told| told.at);
         let log = self.log.iter().chain(&self.waiting);
@@ -442,7 +442,7 @@ impl Swarm {
     }
 }
 
-/// Returns every file under `folder`, for tests that nothing is left.
+/// Returns every file under `folder`. Tests use it to check that nothing is left.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

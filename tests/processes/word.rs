@@ -1,4 +1,4 @@
-//! The program keeps its promises even if its terminal, its page or its peers behave in unusual ways.
+//! The program does what it promises, even if its terminal, its page or other peers behave in unusual ways.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::PROGRAM;
 use super::check::same_and_exact;
 use super::swarm::{Ended, Swarm};
 
-/// Runs a command with this broken standard error.
+/// Runs a command whose standard error is broken in this way.
 fn mute(folder: &Path, words: &[&str], errors: Stdio) -> Output {
     let mut command = Command::new(PROGRAM);
     command.current_dir(folder).args(words).stdin(Stdio::null()).stderr(errors);
     command.output().expect("it runs")
 }
 
-/// Returns standard errors that accept nothing: a full disk, and a pipe whose reader has ended.
+/// Returns two kinds of standard error that accept nothing: a full disk, and a pipe whose reader has ended.
 fn gone() -> Vec<(&'static str, Stdio)> {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -39,7 +39,7 @@ fn work_is_done_although_nobody_reads_standard_error() {
     for (what, errors) in gone().into_iter().chain([("a reader", Stdio::piped())]) {
         let made = mute(folder, &words, errors);
         assert_eq!(made.status.code(), Some(0), "{what}: {made:?}");
-        // The command writes what the others will see, or it would prove nothing.
+        // This checks that the command writes to standard error. Otherwise the test would prove nothing.
         assert_eq!(!made.stderr.is_empty(), what == "a reader", "{made:?}");
         std::fs::remove_file(folder.join("new.toml")).expect("it was written");
     }
@@ -88,7 +88,7 @@ fn a_node_whose_terminal_closes_leaves_with_a_word() {
     let mut swarm = Swarm::new(3, |session| session.timing.start_wait_ms = 60_000);
     swarm.start(0, &[]);
     swarm.wait_event(0, "listening");
-    // A terminal may send the signal twice; the second one must not end the program at once.
+    // A terminal may send the signal twice. The second signal must not end the program at once.
     swarm.signal(0, "HUP");
     swarm.signal(0, "HUP");
     left(&swarm.wait_end(0));
@@ -113,7 +113,7 @@ fn a_node_that_was_started_with_nohup_stays() {
     left(&swarm.wait_end(0));
 }
 
-/// Each peer of each session first gets the addresses of the processes of the other session, as by mDNS.
+/// Each peer first gets the addresses of the processes of the other session. mDNS may do this too.
 #[test]
 fn two_sessions_of_the_same_identities_at_once_both_finish() {
     let mut one = Swarm::new(3, |_| {});

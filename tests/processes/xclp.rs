@@ -1,4 +1,4 @@
-//! Sessions of the task `xclp` as real processes: four peers with rows and two without.
+//! Real processes in sessions of the task `xclp`: four peers with rows and two without.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::swarm::{NAMES, PROGRAM, Swarm};
 pub const OWNERS: usize = 4;
 pub const PEERS: usize = 6;
 
-/// Returns whether the label of an owner's row at this index is known.
+/// Returns whether the label of a row is known. The row has this index at its owner.
 pub fn known(place: usize) -> bool {
     place.is_multiple_of(4)
 }
@@ -41,7 +41,7 @@ pub fn swarm(change: impl FnOnce(&mut Session)) -> Swarm {
     swarm
 }
 
-/// Runs peer i; the first four have rows.
+/// Runs peer i. The first four peers have rows.
 pub fn start(swarm: &mut Swarm, i: usize) {
     if i < OWNERS {
         return swarm.start(i, &[]);

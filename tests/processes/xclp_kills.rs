@@ -1,5 +1,6 @@
-//! Processes of XCLP that are killed with -9 in each stage and role. The others must have the result of
-//! the pooled rows that took part, line for line. A peer that comes back in time must have it too.
+//! Processes of XCLP that are killed with SIGKILL, in each stage and role. The other peers must have the same
+//! result, line for line, as the pooled rows of the peers that took part. A peer that comes back in time must
+//! have it too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,14 +19,15 @@ use super::check::members;
 use super::swarm::{NAMES, PROGRAM, Swarm};
 use super::xclp::{OWNERS, PEERS, known, spec, start, swarm};
 
-/// Moment when a peer is killed.
+/// The moment when a peer is killed.
 struct Point {
     name: &'static str,
-    /// Event that its process has just reported: name, aggregate, and its stage if it has one.
+    /// The event that the process of the peer has just reported: its name, its aggregate, and its stage if it
+    /// has one.
     said: (&'static str, &'static str, &'static str),
     /// Time from the event to the kill, in milliseconds.
     later: u64,
-    /// True if the point is also tried with a peer that stays away.
+    /// True if the point is also tried with a peer that does not come back.
     for_good: bool,
 }
 
@@ -37,7 +39,7 @@ const fn point(
     Point { name, said, later: 0, for_good }
 }
 
-/// Points in the order of a session.
+/// The points, in the order in which a session reaches them.
 static POINTS: [Point; 10] = [
     point("rows open", ("opened", "rows", ""), true),
     point("computing begins", ("roles", "", ""), false),
@@ -58,13 +60,13 @@ fn says(value: &Value, (event, aggregate, stage): (&str, &str, &str)) -> bool {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
-    /// An owner of rows that does not compute.
+    /// A peer that has rows but does not compute.
     Owner,
-    /// One of the three computing peers, with or without rows.
+    /// One of the three computing members. It may have rows.
     Party,
 }
 
-/// Returns a peer with the role; before the roles are drawn, a peer that may get it.
+/// Returns a peer that has the role. Before the roles are drawn, returns a peer that may get it.
 fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
     if !drawn {
         return if role == Role::Owner { 1 } else { PEERS - 1 };
@@ -79,8 +81,8 @@ fn victim(swarm: &mut Swarm, role: Role, drawn: bool) -> usize {
     }
 }
 
-/// Returns the labels that the members of a receipt must have, by owner. They are those of the pooled
-/// rows of all owners that took part.
+/// Returns the labels that the members of a receipt must have, for each owner. They are the labels of the
+/// pooled rows of all owners that took part.
 fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Vec<String>)> {
     let of = |aggregate: &str| members(receipt, aggregate).into_iter().collect::<BTreeSet<_>>();
     let (counted, computed) = (of("rows"), of("computed"));
@@ -113,8 +115,8 @@ fn expected(swarm: &Swarm, receipt: &Value, planes: &[u8; 32]) -> Vec<(usize, Ve
     tasks.iter().map(|(i, _)| *i).zip(lines).collect()
 }
 
-/// Checks the results of all `finished` peers. Returns the owners whose rows were labelled, and the seed
-/// of the planes.
+/// Checks the results of all `finished` peers. Returns the owners whose rows were labelled, and the seed of
+/// the planes.
 fn same_and_exact(swarm: &Swarm, finished: &[usize]) -> (Vec<usize>, [u8; 32]) {
     let receipt = swarm.receipt(finished[0]);
     for &i in finished {
@@ -148,7 +150,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
     });
     (0..PEERS).for_each(|i| start(&mut swarm, i));
     let victim = victim(&mut swarm, role, point.said.1 != "rows");
-    // It may have reported the event during the wait for the roles.
+    // The peer may have reported the event while the test waited for the roles.
     if !swarm.told(victim, point.said.0).iter().any(|value| says(value, point.said)) {
         swarm.wait(&context, |told| (told.peer == victim && says(&told.value, point.said)).then_some(()));
     }
@@ -164,7 +166,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
     let mut finished = Vec::new();
     for (i, name) in NAMES.iter().enumerate().take(PEERS).filter(|(i, _)| returns || *i != victim) {
         let ended = swarm.wait_end(i);
-        // A peer that was away while the others finished has no labels, and reports this.
+        // A peer that was away while the others finished has no labels. It prints this.
         let without =
             i == victim && ended.code == Some(3) && ended.errors.contains("finished without this peer");
         assert!(ended.code == Some(0) || without, "{context}: {name} {ended:?}");
@@ -190,7 +192,7 @@ fn killed(role: Role, point: &Point, returns: bool) {
     assert!(others.clone().all(|i| labelled.contains(&i)), "{context}: labels of {labelled:?}");
 }
 
-/// Kills a peer in every stage, one swarm after the other.
+/// Kills a peer in every stage. Each stage has a new swarm.
 fn killed_everywhere(role: Role, returns: bool) {
     for point in POINTS.iter().filter(|point| returns || point.for_good) {
         killed(role, point, returns);
@@ -217,7 +219,7 @@ fn a_computing_party_that_is_killed_in_any_stage_and_stays_away_is_replaced() {
     killed_everywhere(Role::Party, false);
 }
 
-/// Returns the contents of a peer's state folder, by file name.
+/// Returns the contents of the files in a peer's state folder, with their names.
 fn state(swarm: &Swarm, i: usize) -> Vec<(String, Vec<u8>)> {
     let (mut files, mut folders) = (Vec::new(), vec![swarm.folder.path().join("state")]);
     let id = swarm.keys[i].public().to_string();
@@ -235,7 +237,7 @@ fn state(swarm: &Swarm, i: usize) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Returns the words of the codes of all owners' rows.
+/// Returns all words of the codes of all owners' rows.
 fn code_words(swarm: &Swarm, planes: &[u8; 32]) -> BTreeSet<[u8; 8]> {
     let data = digits();
     let of = |rows: &Vec<usize>| Codes::of(&data.subset(rows), planes, spec().bits as usize).expect("codes");
@@ -251,9 +253,9 @@ fn with_codes<'a>(files: &'a [(String, Vec<u8>)], words: &BTreeSet<[u8; 8]>) -> 
     files.iter().filter(|(_, bytes)| has(bytes)).map(|(name, _)| &**name).collect()
 }
 
-/// Checks a peer's state while a session runs. It has sums and the results of its exchanges, which a
-/// restart needs: the commitment of an owner, a party's shares of the output, then the owner's output.
-/// It has no row, code, key or share of an input.
+/// Checks the state of a peer while a session runs. The state has what a restart needs: sums, and the results
+/// of exchanges. These are the commitment of an owner, the shares of the output that a computing member has,
+/// and later the output of the owner. The state has no row, code or key, and no share of an input.
 fn only_what_a_restart_needs(swarm: &Swarm, i: usize, files: &[(String, Vec<u8>)]) {
     let classes = digits().classes().len();
     let (row, rows) = (classes + 2, |i: usize| swarm.parts[i].len());
@@ -268,7 +270,7 @@ fn only_what_a_restart_needs(swarm: &Swarm, i: usize, files: &[(String, Vec<u8>)
     }
 }
 
-/// Checks that nothing of the exchange is left after the session.
+/// Checks that nothing of the exchange is left when the session is over.
 fn nothing_is_left(swarm: &Swarm, i: usize) {
     for (name, bytes) in state(swarm, i) {
         let stays = ["lock", "over", "promised", "joined", "released", "silent", "paid"].contains(&&*name);

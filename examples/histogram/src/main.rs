@@ -1,5 +1,5 @@
-//! The command line of flyswarm with one additional task: `histogram`, the worked example of
-//! CONTRIBUTING.md.
+//! The command line of flyswarm with one more task: `histogram`. CONTRIBUTING.md explains the task step by
+//! step.
 //!
 //! `cargo run --package flyswarm-histogram -- join --session counts.toml --data rows.csv`
 

@@ -169,7 +169,7 @@ function waitText(node) {
     case 'roster': return who ? `Waiting for ${who} to connect` : 'All peers are connected';
     case 'enough': return who ? `Too few peers: waiting for ${who}` : 'Too few peers';
     case 'view': return 'Waiting for the committee to propose a view';
-    case 'others': return who ? `${who} go on without this peer; it joins them later.` : 'Fetches what the others have.';
+    case 'others': return who ? `${who} continue without this peer; it joins them later.` : 'Fetches what the others have.';
     case 'connections': return who ? `Waiting for connections to ${who}` : 'Waiting for connections';
     case 'word': return who ? `Waiting for ${who}` : 'Adding up with its neighbours';
     case 'exchange': return `Exchanges messages with ${who}.`;

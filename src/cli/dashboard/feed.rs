@@ -1,5 +1,5 @@
-//! Feed of the pages: events in their order, kept for pages that are opened late, and the status of each
-//! node.
+//! The data for the pages: the events in their order, and the status of each node. Events are kept for pages
+//! that are opened late.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use futures::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Bytes of events that are kept (guess: the events of about ten thousand sums). A page that is opened
-/// later receives the number of missed events.
+/// Bytes of events that are kept (guess: the events of about ten thousand sums). A page that is opened too
+/// late for some events receives their number.
 const KEPT: usize = 16 << 20;
-/// Bytes that are sent at once, plus one event.
+/// Number of bytes after which a piece of the stream ends. The last event in it is sent completely.
 const PIECE: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -22,13 +22,13 @@ struct History {
     first: u64,
     events: VecDeque<Arc<str>>,
     bytes: usize,
-    /// Newest status of each node, with the number of the change at which it came.
+    /// Newest status of each node, with the number of the change that brought it.
     statuses: BTreeMap<usize, (u64, Arc<str>)>,
     changes: u64,
     over: bool,
 }
 
-/// A feed, which nodes write and pages read.
+/// A feed. Nodes write it, and pages read it.
 #[derive(Debug)]
 pub(in crate::cli) struct Feed {
     told: Arc<Mutex<History>>,
@@ -51,16 +51,16 @@ impl Default for Feed {
     }
 }
 
-/// A reader, which is counted until it is dropped.
+/// A reader. It is counted until it is dropped.
 struct Reader {
     told: Arc<Mutex<History>>,
     changed: watch::Receiver<u64>,
     readers: Arc<AtomicUsize>,
-    /// Number of the event that is read next.
+    /// Number of the next event to read.
     next: u64,
-    /// Change up to which statuses were read; `None` before the first piece.
+    /// Number of the last change whose statuses were read; `None` before the first piece.
     seen: Option<u64>,
-    /// True if it has received everything, including the end.
+    /// True if the reader has received everything, including the end.
     has_all: bool,
 }
 
@@ -113,8 +113,8 @@ impl Feed {
         self.change(|told| told.over = true);
     }
 
-    /// Returns the data of a page that is opened at the end: a JSON array of the name, data and number
-    /// of each entry.
+    /// Returns the data for a page that is stored at the end: a JSON array with the name, data and number of
+    /// each entry.
     pub(super) fn kept(&self) -> String {
         let told = lock(&self.told);
         let mut all = vec![format!("[\"about\",{},0]", told.about)];
@@ -131,10 +131,9 @@ impl Feed {
         self.readers.load(Ordering::Acquire)
     }
 
-    /// Streams server-sent events: the events after number `after`, or from the first kept event if
-    /// there is no number, then new ones, up to `over`. The stream does not end after that: a page that
-    /// has the end and the report closes the stream. So the program cannot exit before the page has
-    /// them.
+    /// Streams server-sent events: first the events after number `after` (without a number, all kept events),
+    /// then new events up to `over`. The stream does not end after `over`. The page closes it when it has
+    /// received the end and the report, so the program does not exit before.
     pub(super) fn read(&self, after: Option<u64>) -> impl Stream<Item = String> + Send + use<> {
         self.readers.fetch_add(1, Ordering::AcqRel);
         let (told, changed) = (Arc::clone(&self.told), self.changed.subscribe());
@@ -152,7 +151,7 @@ impl Feed {
                 if !text.is_empty() {
                     return Some((text, reader));
                 }
-                // An error means that the feed is gone, and no further data will follow.
+                // An error means that the feed no longer exists, so no more data will follow.
                 reader.changed.changed().await.ok()?;
             }
         })
@@ -160,14 +159,14 @@ impl Feed {
 }
 
 impl Reader {
-    /// Returns new data, and whether it is the last.
+    /// Returns new data, and whether it is the last piece.
     fn piece(&mut self) -> (String, bool) {
         let told = lock(&self.told);
         let mut out = String::new();
         if self.seen.is_none() {
             out += &format!("event: about\ndata: {}\n\n", told.about);
         }
-        // A page that asks for a higher number than exists asks again after a restart of the program.
+        // If a page asks for a number that does not exist, the program has been restarted.
         self.next = self.next.min(told.first + told.events.len() as u64);
         if self.next < told.first {
             out += &format!("event: missed\ndata: {}\n\n", told.first - self.next);

@@ -13,7 +13,7 @@ fn live() -> Live {
     Live::open(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), &json!({"nodes": ["north"]})).unwrap()
 }
 
-/// Returns the answer to a request for `path` below the token with these lines of its head.
+/// Sends a request for `path` below the token, with these header lines, and returns the answer.
 fn asked(live: &Live, method: &str, path: &str, head: &str) -> String {
     let mut stream = TcpStream::connect(live.server.address()).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n").unwrap();
@@ -70,7 +70,7 @@ fn the_page_stands_alone_and_its_policy_names_its_one_script() {
         assert!(!body.contains(foreign), "{foreign}");
     }
     let again = asked(&live, "GET", &path, &host);
-    assert!(!again.contains(nonce), "a nonce serves once");
+    assert!(!again.contains(nonce), "a nonce is used only once");
 }
 
 #[test]
@@ -118,13 +118,13 @@ fn a_late_page_has_every_event_and_one_that_comes_back_those_that_it_lacks() {
     for i in 0..3 {
         assert_eq!(all.matches(&format!("\"e{i}\"")).count(), 1);
     }
-    assert!(all.contains("{\"at\":2}") && !all.contains("{\"at\":1}"), "the newest status alone");
+    assert!(all.contains("{\"at\":2}") && !all.contains("{\"at\":1}"), "only the newest status");
     assert!(all.ends_with("event: over\ndata: null\n\n"));
     let rest = told(&feed, Some(2));
     assert!(!rest.contains("\"e1\"") && rest.contains("id: 3\n") && rest.contains("\"e2\""), "{rest}");
     // A number above all events belongs to another run of the program.
     assert!(told(&feed, Some(u64::MAX)).ends_with("event: over\ndata: null\n\n"));
-    assert_eq!(feed.readers(), 0, "who has closed the stream has gone");
+    assert_eq!(feed.readers(), 0, "a reader that has closed the stream is not counted");
 }
 
 #[test]
@@ -136,7 +136,10 @@ fn what_is_kept_has_a_bound_and_a_late_page_is_told_what_it_missed() {
     let all = told(&feed, None);
     let kept = all.matches("event: happened").count();
     assert!((10..=16).contains(&kept), "{kept}");
-    assert!(all.contains(&format!("event: missed\ndata: {}\n", 40 - kept)), "missed is told");
+    assert!(
+        all.contains(&format!("event: missed\ndata: {}\n", 40 - kept)),
+        "the number of missed events is sent"
+    );
     assert!(all.contains("id: 40\n"));
 }
 

@@ -1,4 +1,4 @@
-//! The demo's nodes: peers of one session in this process, which meet over the loopback interface.
+//! The nodes of the demo: peers of one session in this process. They connect over the loopback interface.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ use crate::protocol::view::Stage;
 use crate::session::{self, Session};
 use crate::tasks::{self, History, Rows};
 
-/// Longer than any time-out of the demo's session: no peer is silent for this time.
+/// If no peer sends a message for this time, the demo fails. It is longer than all time-outs of the demo's
+/// session.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Message from a node.
@@ -36,7 +37,7 @@ pub(super) struct Ended {
     pub(super) name: String,
     pub(super) peer: session::Peer,
     pub(super) rows: Rows,
-    /// Name of its result, and the file with it.
+    /// Name of the peer's result, and the file with it.
     result: &'static str,
     file: PathBuf,
     pub(super) receipt: Value,
@@ -47,17 +48,17 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Returns the digest of its result.
+    /// Returns the digest of the peer's result.
     pub(super) fn digest(&self) -> &str {
         self.receipt[self.result]["digest"].as_str().unwrap_or_default()
     }
 
-    /// Returns the number of its known labels.
+    /// Returns the number of labels that the peer knows.
     pub(super) fn labels(&self) -> usize {
         self.rows.labels.iter().flatten().count()
     }
 
-    /// Returns its rows as CSV: the label is last, and empty if it is unknown.
+    /// Returns the peer's rows as CSV. The label is in the last column, and empty if it is unknown.
     fn csv(&self, classes: &[String]) -> String {
         let mut text = String::new();
         for row in 0..self.rows.data.rows() {
@@ -72,7 +73,7 @@ impl Ended {
     }
 }
 
-/// Running nodes. Dropping this makes the nodes that still run leave.
+/// Running nodes. If this value is dropped, the nodes that are still running leave.
 pub(super) struct Nodes {
     peers: Vec<Ended>,
     ids: Vec<crate::crypto::identity::PublicKey>,
@@ -100,7 +101,8 @@ fn page(address: SocketAddr, session: &Session, names: &[&str]) -> Result<Live, 
         "about": format!("{} nodes on this machine; task {}", names.len(), session.task),
     });
     let live = Live::open(address, &about)?;
-    // The address must be visible at once, and standard output is for the result.
+    // The address must be visible at once. It goes to standard error, because standard output is for the
+    // result.
     say(&format!("page at {}", live.url()));
     Ok(live)
 }
@@ -177,7 +179,7 @@ impl Nodes {
         self.handles.push(node.handle());
         if let Some(mut status) = node.status() {
             let (live, told) = (self.live.clone(), sender.clone());
-            // The thread ends with the node.
+            // This thread ends when the node ends.
             std::thread::spawn(move || {
                 block_on(async {
                     let mut moved = 0u64;
@@ -202,15 +204,15 @@ impl Nodes {
                     .for_each(|event| drop(told.send((i, NodeReport::Event(Box::new(event))))));
             });
             let result = block_on(node.result());
-            // All events are shown before the result.
+            // Waits until all events have been shown, before the result is.
             let _ = shown.join();
             let _ = sender.send((i, NodeReport::End(result.map(drop).map_err(Failure::from))));
         });
         Ok(())
     }
 
-    /// Shows the progress of each node, and waits until all have ended successfully; also returns the
-    /// seconds that it took.
+    /// Shows the progress of each node, and waits until all have ended successfully. Also returns the time
+    /// that this took, in seconds.
     pub(super) fn wait(&mut self, quiet: bool) -> Result<(Vec<Ended>, f64), Failure> {
         let view = View::new(quiet, &self.peers);
         let mut running = self.peers.len();
@@ -321,7 +323,7 @@ impl View {
 
     fn clear(&self) {
         if let Self::Bars(all, _) = self {
-            // A terminal that cannot be cleared keeps the lines.
+            // If the terminal cannot be cleared, the lines stay.
             let _ = all.clear();
         }
     }

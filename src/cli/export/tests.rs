@@ -39,7 +39,7 @@ fn the_graph_gives_the_probabilities_and_classes_that_predict_gives_with_every_n
     let file = |name: &str| folder.path().join(name);
     let line = |row: &[f32]| row.iter().map(f32::to_string).collect::<Vec<_>>().join(",") + "\n";
     let rows: String = data.values().chunks_exact(64).take(50).map(line).collect();
-    // A row of zeros has no length, and the second row has values in columns that are always 0 in the
+    // Adds a row of zeros, which has no length, and a row with values in columns that are always 0 in the
     // digits.
     std::fs::write(file("d.csv"), rows + &line(&[0.0; 64]) + &line(&[5.0; 64])).unwrap();
     let mlp = Architecture::Perceptron { hidden: vec![9, 7] };
@@ -59,7 +59,7 @@ fn the_graph_gives_the_probabilities_and_classes_that_predict_gives_with_every_n
     for (shape, scaling) in cases {
         let scaler = Scaler::fit(&scaling, &data).unwrap();
         let Ok(network) = Network::new(&shape, scaler.width(), 10) else { continue };
-        // Weights that differ enough for a clear winner.
+        // The weights differ enough that one class clearly wins.
         let weights = network.initial(&[3; 32]).into_iter().map(|weight| 3.0 * weight).collect();
         let session = ("digits".to_owned(), [0xab; 32]);
         let made = Classifier::new(&shape, scaler, data.classes().to_vec(), Vec::new(), weights, session);
@@ -88,7 +88,7 @@ fn the_graph_gives_the_probabilities_and_classes_that_predict_gives_with_every_n
         }
         tried += 1;
     }
-    assert_eq!(tried, 7, "an image of 3 x 9 x 9 is not a row of 256 numbers");
+    assert_eq!(tried, 7, "3 x 9 x 9 is left out, because such an image does not have 256 numbers");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn networks_are_graphs_and_models_are_arrays_and_the_file_is_named_so() {
     made.save(&folder.path().join("n")).unwrap();
     crate::cli::model::tests::small_model(Scaling::None).save(&folder.path().join("m")).unwrap();
     for (line, told) in [
-        ("export n --out n.npz", "a network is written as ONNX, name it so: FILE.onnx"),
+        ("export n --out n.npz", "a network is written as ONNX, so its name must end in .onnx"),
         ("export m --out m.onnx", "only a network is written as ONNX"),
     ] {
         let error = run_line(folder.path(), line).unwrap_err();

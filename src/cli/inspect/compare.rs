@@ -1,4 +1,5 @@
-//! `inspect A B`: differences of two models, and the rows of a file on which they differ.
+//! `inspect A B`: shows the differences of two models, and the rows of a file for which their predictions
+//! differ.
 
 use std::path::Path;
 
@@ -12,11 +13,11 @@ use crate::data::LabelColumn;
 use crate::model::Model;
 use crate::model::compare::differences;
 
-/// Maximum number of rows that are listed for people.
+/// Maximum number of rows that are listed in the text for people.
 const SHOWN: usize = 20;
 
-/// Compares two models: peers, columns, settings, training rows; with `--data`, the rows on which they
-/// differ.
+/// Compares the peers, columns, settings and training rows of two models. With `--data`, also lists the rows
+/// for which their predictions differ.
 pub(super) fn compared(a: &Path, b: &Path, options: &Inspect) -> Result<String, Failure> {
     let load = |path: &Path| ModelArguments::of(path).load();
     let (a, b) = (load(a)?, load(b)?);

@@ -1,4 +1,4 @@
-//! `inspect --digest`: digests that peers compare to check that they have the same.
+//! `inspect --digest`: prints digests. Peers compare them to check that they have the same files.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn digest(file: &Path) -> Result<(&'static str, [u8; 32]), Failure> {
     }
 }
 
-/// Returns SHA-256 of the session's id and of each sum's name, members and sealed total, in their order.
+/// Returns SHA-256 of the session's id, followed by the name, members and sealed total of each sum in order.
 /// Each text is preceded by its length.
 fn receipt(file: &Path) -> Result<[u8; 32], Failure> {
     let wrong = |what: &str| Failure::Input(format!("{}: not a receipt: {what}", file.display()));

@@ -1,4 +1,4 @@
-//! Digests of files.
+//! Tests the digests of files.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn receipts_of_one_session_have_one_digest_whoever_has_them_and_others_another()
     for (from, to) in [("\"ab\"", "\"ac\""), ("coin", "sum"), ("\"b\"", "\"c\""), ("\"00\"", "\"01\"")] {
         assert_ne!(digest(&RECEIPT.replace(from, to)), first, "{from}");
     }
-    // The end of one name and the start of the next.
+    // A text may not move from the end of one name to the start of the next.
     assert_ne!(digest(&RECEIPT.replace("\"a\", \"b\"", "\"ab\", \"\"")), first);
     std::fs::write(folder.path().join("r.json"), RECEIPT.replace("[\"a\", \"b\"]", "1")).unwrap();
     assert!(told(folder.path(), &["r.json"]).unwrap_err().ends_with("not a receipt: members is not a list"));
@@ -61,7 +61,7 @@ fn archives_of_the_same_arrays_have_one_digest_and_other_files_are_refused_by_na
     let digest = of(folder.path(), "a.npz", &rows);
     assert_eq!(digest, of(folder.path(), "b.npz", &rows));
     assert_ne!(digest, of(folder.path(), "c.npz", &named));
-    // The time of an entry, in its local header and in the directory.
+    // Changes the time of an entry, in its local header and in the directory.
     let mut later = rows.clone();
     let starts: Vec<usize> = (0..rows.len() - 4)
         .filter(|&at| rows[at..].starts_with(b"PK\x03\x04") || rows[at..].starts_with(b"PK\x01\x02"))

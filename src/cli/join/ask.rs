@@ -1,5 +1,5 @@
-//! Before a private session is entered in the ledger: its forecast, and the question whether to
-//! continue.
+//! Shows the forecast of a private session, and asks whether to continue, before the session is entered in
+//! the ledger.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -9,8 +9,9 @@ use crate::cli::progress::Progress;
 use crate::cli::session::forecast::{forecast, json};
 use crate::session::Session;
 
-/// Shows the forecast and asks on a terminal. A script continues without a question if the model is
-/// expected to be useful. Otherwise, unless `yes`, it ends here, and nothing is spent.
+/// Shows the forecast, and on a terminal asks the user. Without a terminal, there is no question: the command
+/// continues if the model is expected to be useful or `yes` is true. Otherwise it ends, and no budget is
+/// spent.
 pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress) -> Result<(), Failure> {
     let Some(found) = forecast(session, rows)? else { return Ok(()) };
     let mut event = json(&found);
@@ -32,7 +33,7 @@ pub(super) fn ask(session: &Session, rows: usize, yes: bool, progress: &Progress
     }
 }
 
-/// Like [`ask()`] if there is no user to ask.
+/// Decides in the same way as [`ask()`] if there is no user to ask.
 pub(in crate::cli) fn worth(session: &Session, rows: usize) -> Result<(), Failure> {
     match forecast(session, rows)? {
         Some(found) if !found.useful => Err(stopped(&found.text)),

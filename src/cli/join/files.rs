@@ -1,4 +1,4 @@
-//! Files that a node writes, and the output about them.
+//! The files that a node writes, and the messages about them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -18,34 +18,34 @@ use crate::tasks::Outcome;
 
 /// Files of a node.
 pub(super) struct Files {
-    /// Result; `None` for a witness.
+    /// Path of the result; `None` for a witness.
     pub(super) out: Option<PathBuf>,
     pub(super) receipt: PathBuf,
     pub(super) force: bool,
-    /// True if an earlier run has written the files: they stay unchanged.
+    /// True if an earlier run has written the files. They are not changed.
     pub(super) serves: bool,
-    /// SHA-256 of the map file by which the rows were read.
+    /// SHA-256 of the map file that was used to read the rows.
     pub(super) map: Option<String>,
     /// Path of this identity's ledger, if it has one.
     pub(super) ledger: PathBuf,
-    /// Own figures of this peer, for the report.
+    /// This peer's own figures, for the report.
     pub(super) own: Mutex<Option<Value>>,
-    /// Page that is served.
+    /// Live page, if it is served.
     pub(super) live: Option<Live>,
-    /// Receipt, once it is written.
+    /// The receipt, when it has been written.
     pub(super) told: Mutex<Option<Value>>,
     /// Texts of the warnings that the receipt counts.
     pub(super) warnings: Mutex<Vec<String>>,
 }
 
-/// Returns the path of the page next to a receipt.
+/// Returns the path of the report next to a receipt.
 pub(super) fn report(receipt: &Path) -> PathBuf {
     let name = receipt.file_name().unwrap_or_default().to_string_lossy();
     let stem = name.strip_suffix(".receipt.json").or_else(|| name.strip_suffix(".json")).unwrap_or(&name);
     receipt.with_file_name(format!("{stem}.report.html"))
 }
 
-/// Returns the path of the live page that stays next to a receipt.
+/// Returns the path of the saved live page next to a receipt.
 pub(super) fn kept_page(receipt: &Path) -> PathBuf {
     let report = report(receipt);
     let name = report.file_name().unwrap_or_default().to_string_lossy();
@@ -54,7 +54,7 @@ pub(super) fn kept_page(receipt: &Path) -> PathBuf {
 }
 
 impl Files {
-    /// Keeps the live page for readers after the end.
+    /// Saves the live page, so that it can be read after the end.
     pub(super) fn keep_page(&self) -> Result<(), Failure> {
         let Some(page) = self.live.as_ref().and_then(Live::kept) else { return Ok(()) };
         let path = kept_page(&self.receipt);
@@ -78,7 +78,7 @@ impl Files {
         Ok(())
     }
 
-    /// Writes the receipt, which names the result's file.
+    /// Adds the name of the result's file to the receipt, and writes it.
     pub(super) fn write_receipt(&self, receipt: &mut Receipt) -> Result<(), peer::Error> {
         if let (Some(out), Some(result)) = (&self.out, &receipt.result) {
             receipt.details[result]["file"] = json!(out);
@@ -98,7 +98,7 @@ impl Files {
         Ok(self.write_report(&value, Vec::new(), self.force)?)
     }
 
-    /// Writes the page next to the receipt.
+    /// Writes the report next to the receipt.
     pub(super) fn write_report(
         &self,
         receipt: &Value,
@@ -130,7 +130,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns a sentence from the ledger about the rows that this session was entered for.
+    /// Returns a sentence about the budget that the rows of this session have spent, according to the ledger.
     pub(super) fn spent(&self, session: &str) -> Option<String> {
         let charges = Ledger::read(&self.ledger).ok()?;
         let charge = charges.iter().rev().find(|charge| charge.session == session)?;
@@ -147,7 +147,7 @@ impl Files {
         ))
     }
 
-    /// Shows an event, with the name of the file that it concerns.
+    /// Shows an event. If it concerns a file, adds the name of the file.
     pub(super) fn show(&self, progress: &Progress, timed: &Timed) {
         let (name, file) = match &timed.event {
             Event::Finished { result: Some(result), .. } => (&**result, self.out.as_deref()),
@@ -167,7 +167,8 @@ impl Files {
     }
 }
 
-/// Returns an event for the live page. The page shows the report instead of the receipt.
+/// Returns an event in the form for the live page. It has no receipt, because the page shows the report
+/// instead.
 pub(super) fn on_page(timed: &Timed) -> Value {
     match &timed.event {
         Event::Receipt { .. } => json!({"time": timed.time, "event": "receipt", "report": true}),

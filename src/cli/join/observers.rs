@@ -1,4 +1,4 @@
-//! The live page and the trace of a peer that a program of another language runs.
+//! The live page and the trace of a peer that is run by a program in another language.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::net::driver::Trace;
 use crate::peer::{self, Builder, Finished, Peer, Timed};
 use crate::session::Session;
 
-/// Page and trace of a peer, as `flyswarm join` has them.
+/// Live page and trace of a peer, the same as those of `flyswarm join`.
 pub struct Observers {
     live: Option<Live>,
     trace: Option<(PathBuf, Arc<Trace>)>,
@@ -72,7 +72,7 @@ impl Observers {
         Ok((builder, new))
     }
 
-    /// Returns the event that tells the address of the page, as JSON and as a text.
+    /// Returns the event with the address of the page, as JSON and as a text.
     #[must_use]
     pub fn page(&self) -> Option<(String, String)> {
         let url = self.live.as_ref()?.url();
@@ -80,7 +80,7 @@ impl Observers {
         Some((event.to_string(), format!("page at {url}")))
     }
 
-    /// Shows the statuses of the running peer on the page, whose button makes the peer leave.
+    /// Shows the status of the running peer on the page. The button on the page makes the peer leave.
     pub fn watch(&self, peer: &Peer) {
         let Some(live) = &self.live else { return };
         let handle = peer.handle();

@@ -1,4 +1,5 @@
-//! `join --personalise`: makes the session's network personal with this peer's rows, once it is written.
+//! `join --personalise`: makes the session's network personal with this peer's rows, after the network has
+//! been written.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use super::{Failure, Files};
 use crate::data::LabelColumn;
 use crate::session::Session;
 
-/// Settings that are needed when the session has ended.
+/// Settings that are used when the session has ended.
 pub(super) struct Personal {
     pub(super) out: PathBuf,
     pub(super) data: Option<DataArguments>,
@@ -36,7 +37,8 @@ impl Personal {
         Ok(Self { out, data: None, label })
     }
 
-    /// Makes the personal model, reports it, and writes the page of the session again with its figures.
+    /// Makes the personal model, prints its figures, and writes the report of the session again with these
+    /// figures.
     pub(super) fn make(self, files: &Files, force: bool, progress: &Progress) -> Result<(), Failure> {
         let (Some(network), Some(data)) = (&files.out, self.data) else { return Ok(()) };
         let told = made_of(network, data, self.label, &self.out, force)?;
@@ -55,7 +57,7 @@ impl Personal {
         let mut lines: Vec<_> = methods.into_iter().filter_map(accuracy).collect();
         let better = value["better"].as_str().unwrap_or_default().to_owned();
         lines.extend([("better", better), ("file", self.out.display().to_string())]);
-        // The page is this node's own, just written.
+        // The report may be replaced, because this node has just written it.
         files.write_report(&receipt, lines, true)
     }
 }

@@ -1,4 +1,4 @@
-//! Inputs that `join` refuses before it starts a node.
+//! Tests which inputs `join` refuses before it starts a node.
 
 use super::*;
 use crate::data::Dataset;
@@ -120,7 +120,7 @@ fn a_network_is_made_personal_at_the_end_as_by_the_command_and_the_page_has_its_
     let told: Value =
         serde_json::from_str(&run("personalise n.safetensors --data d.csv --out c.personal --json")).unwrap();
     let bytes = |name: &str| std::fs::read(file(name)).unwrap();
-    assert!(bytes("n.personal") == bytes("c.personal"), "the same file as the command's");
+    assert!(bytes("n.personal") == bytes("c.personal"), "the command writes the same file");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

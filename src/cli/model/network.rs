@@ -1,5 +1,5 @@
-//! `predict` and `report` of a network that the task `fedavg` has trained, and of a personal model that
-//! was made from one.
+//! `predict` and `report` for a network that the task `fedavg` has trained, and for a personal model that was
+//! made from such a network.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::data::{Dataset, LabelColumn};
 use crate::model::score::Confusion;
 use flyswarm_data::scaling::Scaler;
 
-/// Contents of such a file.
+/// A network, or a personal model.
 pub(in crate::cli) enum Network {
     Global(Box<Classifier>),
     Personal(Box<PersonalModel>),
@@ -69,7 +69,7 @@ impl Network {
         }
     }
 
-    /// Reads rows; if `matched`, their labels must be its classes.
+    /// Reads rows. If `matched` is true, their labels must be classes of the network.
     pub(in crate::cli) fn rows(
         &self,
         data: &DataArguments,
@@ -83,8 +83,8 @@ impl Network {
         Ok(rows)
     }
 
-    /// Returns the scores of rows, rows x classes; the lowest is the prediction: -ln of each class's
-    /// probability.
+    /// Returns the scores of rows, a matrix of rows x classes. A score is -ln of the probability of the
+    /// class, so the class with the lowest score is predicted.
     pub(super) fn scores(&self, rows: &Dataset) -> Result<Vec<f64>, Failure> {
         Ok(match self {
             Self::Global(network) => surprise(&network.scores(rows.view()).map_err(PersonalError::from)?),
@@ -92,18 +92,18 @@ impl Network {
         })
     }
 
-    /// Returns the number of the positive class of the sensitivity, if its session named one of two
-    /// classes.
+    /// Returns the number of the positive class (for sensitivity), if the network has two classes and its
+    /// file names one.
     pub(super) fn positive(&self) -> Option<u16> {
         self.classifier().positive()
     }
 
-    /// Returns the network's scaling of its training columns, and their names.
+    /// Returns the scaling of the network's columns, and their names.
     pub(super) fn columns(&self) -> (&Scaler, &[String]) {
         (self.classifier().scaler(), self.classifier().columns())
     }
 
-    /// Returns the share of `rows` that the network of a personal model alone predicts correctly; `None`
+    /// For a personal model, returns the share of `rows` that its network alone predicts correctly; `None`
     /// for a network.
     pub(super) fn alone(&self, rows: &Dataset) -> Result<Option<f64>, Failure> {
         let Self::Personal(model) = self else { return Ok(None) };

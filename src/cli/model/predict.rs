@@ -1,4 +1,4 @@
-//! `flyswarm predict`: classes of rows, and the confidence of the model.
+//! `flyswarm predict`: prints the classes of rows, and the confidence of the model.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ fn margin(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|x: &f64| *x >= 0.0).ok_or_else(|| "must be a number, 0 or more".to_owned())
 }
 
-/// Output for a row.
+/// The output for a row.
 struct Said<'a> {
     id: Option<&'a str>,
     class: Option<&'a str>,
@@ -105,8 +105,8 @@ impl Predict {
         self.id.as_ref().map(|column| self.data.texts(column, rows, preparation)).transpose()
     }
 
-    /// Writes the output for rows with these scores and probabilities, rows x classes; margins are per
-    /// bit, for `bits` bits.
+    /// Writes the output for rows with these scores and probabilities, which are matrices of rows x classes.
+    /// Margins are divided by `bits`.
     fn write(
         &self,
         classes: &[String],
@@ -121,7 +121,7 @@ impl Predict {
             let best = usize::from(lowest(scores));
             let next = scores.iter().enumerate().filter(|(l, _)| *l != best).map(|(_, &x)| x);
             let margin = (next.fold(f64::INFINITY, f64::min) - scores[best]) / bits;
-            // Infinity minus infinity: no class was ever seen at these bits.
+            // The margin is infinity minus infinity if no training row set any of these bits.
             let margin = if margin.is_nan() { 0.0 } else { margin };
             let sure = self.abstain.is_none_or(|least| margin >= least);
             let id = ids.and_then(|ids| ids.get(row)).map(String::as_str);

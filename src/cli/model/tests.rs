@@ -120,7 +120,7 @@ fn predict_prints_scores_ids_and_abstains_with_a_network_too() {
             assert_eq!(crate::model::readout::lowest(&scores).to_string(), class);
             scores.sort_by(f64::total_cmp);
             margins.push(line[2].parse::<f64>().unwrap());
-            // For a personal model a class without a neighbour has infinite novelty.
+            // In a personal model, a class without a neighbour has infinite novelty.
             let margin = scores[1] - scores[0];
             assert!(margin == margins[i] || (margins[i] - margin).abs() < 1e-5, "{line:?}");
         }
@@ -156,7 +156,7 @@ fn network_of_digits() -> tempfile::TempDir {
     folder
 }
 
-/// A logistic regression of one column: the scores of a row x are 0 and x.
+/// The network is a logistic regression of one column. The scores of a row x are 0 and x.
 #[test]
 fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     use flyswarm_learn::learner::{Architecture, Classifier};
@@ -180,7 +180,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     network.save(&folder.path().join("n")).unwrap();
     let run = |line: &str| run_line(folder.path(), line).unwrap();
     let told: serde_json::Value = serde_json::from_str(&run("report n --data d.csv --json")).unwrap();
-    // Of four pairs with one row of each class, three are in order.
+    // Three of the four pairs with one row of each class are in the right order.
     assert_eq!(told["auc"]["value"], 0.75);
     let bins: Vec<_> = told["calibration"].as_array().unwrap().iter().collect();
     assert_eq!(bins.len(), 2);
@@ -190,7 +190,8 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
         assert_eq!((bin["rows"].as_u64(), bin["right"]["value"].as_f64()), (Some(2), Some(right)));
     }
     assert!(run("report n --data d.csv").contains("AUC                0.7500"));
-    // Its page has the picture, and the columns if the network has their spread: mean 1, deviation 4.
+    // The page has the ROC curve. It has the columns only if the network has their deviations (here mean 1,
+    // deviation 4).
     run("report n --data d.csv --out n.report.html");
     let page = std::fs::read_to_string(folder.path().join("n.report.html")).unwrap();
     assert!(
@@ -204,7 +205,7 @@ fn a_network_states_its_own_probabilities_and_has_an_area_under_the_curve() {
     assert!(page.contains("<td>1.000 \u{b1} 4.000</td>"));
 }
 
-/// Returns digits with a header, with their columns in this order; `missing` is left out.
+/// Returns digits with a header. The columns are in this order, and column `missing` is left out.
 fn named_csv(order: impl Fn(usize) -> usize, missing: Option<usize>, rows: usize) -> String {
     let data = crate::data::digits::digits();
     let places: Vec<usize> = (0..64).map(order).filter(|&place| Some(place) != missing).collect();
@@ -240,7 +241,7 @@ fn columns_are_taken_by_name_whatever_their_order_and_every_other_difference_is_
         assert_eq!(error.code(), 2);
         error.to_string()
     };
-    // One feature fewer, and a label of 0 or 1 instead.
+    // The file has one feature fewer. The label is in its place.
     write("less.csv", named_csv(|i| i, Some(63), 20));
     let told = refused("predict m --data less.csv");
     assert!(told.contains("column 64 is called \"digit\", the model calls it \"p63\""), "{told}");
@@ -291,7 +292,7 @@ fn report_prints_accuracies_and_the_confusion_table() {
     let folder = folder(&digits_csv(300, true));
     let text = run_line(folder.path(), "report m --data d.csv").unwrap();
     assert!(text.starts_with("balanced accuracy on 300 rows 0."), "{text}");
-    // Headline, figures, classes, calibration and table, with an empty line between any two.
+    // The parts are the headline, figures, classes, calibration and table, with an empty line between them.
     let parts: Vec<Vec<&str>> = text.trim_end().split("\n\n").map(|part| part.lines().collect()).collect();
     assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>()[..3], [1, 5, 11]);
     assert_eq!((parts.len(), parts[4].len()), (5, 11));
@@ -330,8 +331,8 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     assert!(!other.contains("onerror"));
     let own = page(&json!({"name": named, "model": {"digest": json["digest"]}}));
     assert!(own.contains("&lt;img src=x onerror=alert(1)&gt;") && !own.contains("<img"));
-    // Predictions of the held-out rows: by this model, by one of the other rows alone, and by the
-    // nearest of these.
+    // The held-out rows are predicted by this model, by a model of the other rows alone, and by the nearest
+    // of the other rows.
     let model = small_model(Scaling::Center);
     let rows = crate::data::digits::digits().subset(&(0..300).collect::<Vec<_>>());
     let split = split::held_out(&rows, 20, 1000, &model.sketch().parameters().seed);
@@ -342,7 +343,7 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
         let share = 100.0 * found[way]["balanced_accuracy"]["value"].as_f64().unwrap();
         assert!(own.contains(&format!("</i>{way}</span><strong>{share:.0} %</strong>")), "{way}");
     }
-    // The scaling of this model keeps no spread.
+    // With this scaling, the model keeps no deviations.
     assert!(
         own.contains("a model with the scaling center keeps no deviations")
             && !own.contains("compared with the pool</h2>")
@@ -352,11 +353,11 @@ fn a_report_shows_the_figures_of_the_command_and_leaves_out_the_receipt_of_anoth
     {
         let page = std::fs::metadata(folder.path().join("r.html")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::mode(&page.permissions());
-        assert_eq!(mode & 0o777, 0o600, "it has this peer's own figures");
+        assert_eq!(mode & 0o777, 0o600, "the page has this peer's own figures");
     }
     std::fs::write(folder.path().join("other.html"), "<html>").unwrap();
     let other = run_line(folder.path(), "report m --data d.csv --out other.html").unwrap_err();
-    // With one row of each class, none can be held out.
+    // If each class has only one row, no row can be held out.
     std::fs::write(folder.path().join("ten.csv"), digits_csv(10, true)).unwrap();
     run_line(folder.path(), "report m --data ten.csv --out ten.html").unwrap();
     let ten = std::fs::read_to_string(folder.path().join("ten.html")).unwrap();

@@ -55,7 +55,7 @@ fn the_best_is_named_and_what_is_written_is_private_and_predicts_as_said() {
     let model = PersonalModel::load(&folder.path().join("p")).unwrap();
     assert_eq!(hex::encode(model.digest()), value["digest"].as_str().unwrap());
     let said = run("predict p --data v.csv --label last");
-    // The datastore has its rows, including those of the validation.
+    // The personal model has all rows, including those of the validation.
     let right = digits_csv(300, true);
     let labels = right.lines().skip(200).map(|line| line.rsplit(',').next().unwrap());
     let right = said.lines().zip(labels).filter(|(said, label)| said == label).count();
@@ -87,7 +87,11 @@ fn a_personal_model_is_exported_only_when_that_is_asked_for() {
     let keys = crate::data::load(&folder.path().join("p.npz"), &expected).unwrap();
     assert_eq!((keys.rows(), keys.features()), (model.datastore().len(), 32));
     assert!(keys.values().iter().eq(model.datastore().keys()));
-    assert_eq!(run("export n --out n.npz").unwrap_err().code(), 2, "a network is no model with counts");
+    assert_eq!(
+        run("export n --out n.npz").unwrap_err().code(),
+        2,
+        "a network has no counts that NPZ could hold"
+    );
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn a_personal_model_has_learnt_from_its_rows_and_those_of_its_network() {
     assert_eq!(learnt(&others), 0);
     let warning = others["warnings"][0].as_str().unwrap();
     assert!(warning.ends_with("the rows of the original network are not known"), "{others}");
-    // New rows are new only once.
+    // After rows have been added, they are no longer new.
     let taken = |out: &str| run(&format!("personalise p --data v.csv --out {out} --force --json"));
     assert_eq!((learnt(&taken("p")), learnt(&taken("q"))), (0.into(), 100.into()));
     assert_eq!(learnt(&run("report q --data d.csv --json")), 200);

@@ -1,4 +1,4 @@
-//! Described columns on the command line: from a draft to predictions.
+//! Tests described columns on the command line, from a draft to predictions.
 
 mod given;
 mod grouped;
@@ -13,7 +13,7 @@ use crate::data::{Expected, LabelColumn, load_named};
 use crate::session::Session;
 use crate::tasks::flynn::Plan;
 
-/// Runs a line; words with the extension of a file are files of `folder`.
+/// Runs a command line. Words with a file extension are files in `folder`.
 fn run_line(folder: &Path, line: &str) -> Result<String, Failure> {
     let word = |word: &str| match word.ends_with(".csv") || word.ends_with(".toml") {
         true => folder.join(word).display().to_string(),
@@ -42,7 +42,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Makes a folder with the session file `s.toml` of the rows `north.csv`.
+/// Makes a folder with the rows `north.csv` and a session file `s.toml` that was drafted from them.
 pub(in crate::cli) fn drafted() -> tempfile::TempDir {
     let folder = folder();
     let line = format!(
@@ -74,9 +74,9 @@ fn a_suggested_map_file_makes_the_rows_fit() {
     let text = run_line(folder.path(), &format!("{check} --suggest-map")).unwrap();
     let open = "# \"?\" = \"age\"  # the file has no such column";
     assert!(text.contains(open), "{text}");
-    // The draft lists possible columns for the reader.
+    // The draft lists the columns that the user can choose from.
     assert!(text.contains("# columns of this file that the session does not name: \"alter\"\n"), "{text}");
-    // Problems in the other columns are drafted at once.
+    // Problems in the other columns are in the same draft.
     assert!(text.contains("\"femal\" = \"female\"") && text.contains("\"wells\" = \"well\""), "{text}");
     std::fs::write(file("south.toml"), text.replace(open, "\"alter\" = \"age\"")).unwrap();
     let check = "schema check s.toml --data south.csv --map south.toml";
@@ -122,8 +122,7 @@ fn what_stands_out_is_shown_while_a_column_is_missing() {
     assert!(problems[1].starts_with("line 61, column \"kind\": found \"weell\""), "{problems:?}");
     let [("code", line)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
     assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
-    // All labels are valid, but one column determines them. Equal rows may differ in their missing
-    // values.
+    // All labels are valid, but one column determines them. Some rows differ only in their missing values.
     let sorted: String =
         (0..120).map(|row| format!("{},{}\n", row / 3, ["sick", "well"][row / 60])).collect();
     let kinds: Vec<_> = look(format!("age,kind\n{sorted}")).warnings.iter().map(|(kind, _)| *kind).collect();
@@ -159,7 +158,8 @@ fn a_pipe_is_looked_at_twice_as_a_file_is() {
     use std::os::fd::AsRawFd;
     let folder = drafted();
     let file = |name: &str| folder.path().join(name);
-    // Ids that come back are found by a second look, and a column that is named late.
+    // Repeated ids are found when the file is read a second time, and so is a column that occurs only in
+    // later lines.
     let ids: String = (0..60).map(|row| format!("{row},male,well,{}\n", row / 2 + 100)).collect();
     let late: String = (0..30)
         .map(|row| format!("{{\"age\": {row}.5, \"kind\": \"k{}\"}}\n", row % 2))
@@ -167,7 +167,7 @@ fn a_pipe_is_looked_at_twice_as_a_file_is() {
         .collect();
     std::fs::write(file("ids.csv"), format!("age,sex,kind,case\n{ids}")).unwrap();
     std::fs::write(file("late.csv"), late).unwrap();
-    // Open until the end, so that no path is that of another pipe.
+    // The pipes stay open until the end, so that no path is used for another pipe.
     let mut open = Vec::new();
     let mut piped = |name: &str| {
         let (reader, mut writer) = std::io::pipe().unwrap();
@@ -206,7 +206,7 @@ fn codes_are_found_in_columns_without_problems_of_rows_that_have_some() {
     assert_eq!(looked.problems.list.len(), 2, "all rows have other codes");
     let [("code", line)] = &looked.warnings[..] else { panic!("{:?}", looked.warnings) };
     assert!(line.ends_with("\"age\" (-999 in 9 rows)"), "{line}");
-    // No level is taken from rows with too few columns, or from a text that is not UTF-8.
+    // Rows with too few columns, and texts that are not UTF-8, do not add levels.
     let rows = "7,male,well\n".repeat(20);
     let text = [format!("age,sex,kind\n{rows}40,male\n").as_bytes(), b"\xe4,male,well\n"].concat();
     std::fs::write(folder.path().join("south.csv"), text).unwrap();
@@ -231,7 +231,7 @@ fn amending_keeps_comments_and_changes_nothing_while_problems_are_left() {
     let amend = format!("{check} --amend --min-rows 1");
     let text = std::fs::read_to_string(&path).unwrap();
     let error = run_line(folder.path(), &amend).unwrap_err();
-    // The session defines no value for a missing age, and the misspelt level is still there.
+    // Two problems remain: the session has no value for a missing age, and one level is misspelt.
     assert!(error.to_string().ends_with("south.csv: 2 problems"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     std::fs::write(&path, text.replace("name = \"age\"\n", "name = \"age\"\nfill = 40.5\n")).unwrap();
@@ -335,7 +335,11 @@ fn amended_rows_are_checked_again_and_a_file_that_needs_nothing_stays_as_it_is()
     let before = std::fs::metadata(&path).unwrap().modified().unwrap();
     let error = run_line(folder.path(), check).unwrap_err();
     assert!(error.to_string().ends_with("south.csv: 1 problem"), "{error}");
-    assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), before, "it is not written anew");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().modified().unwrap(),
+        before,
+        "the file is not written again"
+    );
 }
 
 #[test]
@@ -374,7 +378,7 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
         .map(|class| model.classes()[usize::from(class)].clone())
         .collect();
     let text = std::fs::read_to_string(folder.path().join("north.csv")).unwrap();
-    // Another order of the columns, no label, tabs, an id; the decimal comma stays.
+    // The file has another order of columns, no label, tabs and an id. It still has decimal commas.
     let mut other = "id\tsex\tage\n".to_owned();
     for (at, line) in text.lines().skip(1).enumerate() {
         let cells: Vec<&str> = line.split(';').collect();
@@ -388,8 +392,8 @@ fn a_model_reads_rows_to_predict_as_those_that_it_has_learnt() {
         plain.iter().enumerate().map(|(at, class)| format!("p{at},{class}")).collect();
     assert_eq!(found, expected);
     assert!(run("report m.toml --data north.csv").contains("balanced accuracy"));
-    // A level that the model does not have is counted; a text that is not a number is refused with its
-    // place.
+    // Rows with a level that the model does not have are counted in a warning. A text that is not a number is
+    // refused, and the error names its place.
     std::fs::write(folder.path().join("other.csv"), other.replace("p7\tmale", "p7\tdiverse")).unwrap();
     let arguments = DataArguments::of(folder.path().join("other.csv"));
     let (_, said) = arguments.load_for(&model, &LabelColumn::None, false).unwrap();

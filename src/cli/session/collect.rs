@@ -1,7 +1,8 @@
-//! `session new --collect`: the identities on this network at present, and the choice of those to admit.
+//! `session new --collect`: finds the identities that are on this network now, and asks which of them to
+//! admit.
 //!
-//! mDNS is not authenticated: any machine on the network can announce an id. An id that is admitted by
-//! mistake takes part in the session, so users must compare ids with those that their owners read out.
+//! mDNS is not authenticated: any machine on the network can announce an id. If an id is admitted by mistake,
+//! it takes part in the session. So users must compare each id with the one that its owner reads out to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, Write};
@@ -16,12 +17,13 @@ use crate::net::Multiaddr;
 use crate::net::observe::Observer;
 use crate::session::Entry;
 
-/// Maximum number of identities shown (guess): a larger network needs `--peer`.
+/// Maximum number of identities that are shown (guess). On a larger network, users need `--peer`.
 const MOST: usize = 64;
-/// Characters at the end of an id that identify it (base58, so 10 have 58 bits). An attacker that tries
-/// a million keys a second on each of 1,000 cores finds one with the same ending once in 14 years.
+/// Number of characters at the end of an id that identify it. 10 characters in base58 have 58 bits. An
+/// attacker that tries a million keys a second on each of 1,000 cores finds a key with the same ending once
+/// in 14 years.
 const ENDING: usize = 10;
-/// Characters of an id in the name of a peer without a given name.
+/// If a peer has no given name, its name has this number of characters of its id.
 const NAMED: usize = 6;
 
 /// Identities that are admitted without a question.
@@ -74,8 +76,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the admitted identities of `found`: those in `admit`, or those that the user accepts if it is
-/// empty.
+/// Returns the identities in `found` that are admitted: those in `admit` or, if it is empty, those that the
+/// user accepts.
 pub(super) fn choose(
     found: &Discovered,
     admit: &[Admit],
@@ -171,7 +173,7 @@ mod tests {
             chosen(&found, &[], "north\n\n south \n").unwrap(),
             [("north".to_owned(), keys[0]), ("south".to_owned(), keys[2])]
         );
-        assert_eq!(chosen(&found, &[], "").unwrap(), [], "the end of the input admits nobody");
+        assert_eq!(chosen(&found, &[], "").unwrap(), [], "if the input ends, no identity is admitted");
         let mut shown = Vec::new();
         choose(&found, &[], &mut "".as_bytes(), &mut shown).unwrap();
         let shown = String::from_utf8(shown).unwrap();
@@ -188,7 +190,11 @@ mod tests {
         assert_eq!(all[0].0, format!("peer-{}", &keys[0].to_string()[46..]));
         let north = format!("north={}", ending(&keys[1]));
         assert_eq!(chosen(&found, &[&north], "").unwrap(), [("north".to_owned(), keys[1])]);
-        assert_eq!(chosen(&found, &[&north, "all"], "").unwrap().len(), 3, "named ones are admitted once");
+        assert_eq!(
+            chosen(&found, &[&north, "all"], "").unwrap().len(),
+            3,
+            "an identity that is named and in `all` is admitted once"
+        );
         let error = chosen(&found, &["north=zzzzzzzzzz"], "").unwrap_err();
         assert_eq!(error.to_string(), "--admit north=zzzzzzzzzz: none of the 3 ids found ends like this");
         assert!("north=123456789".parse::<Admit>().is_err() && "some".parse::<Admit>().is_err());

@@ -1,4 +1,4 @@
-//! `flyswarm session forecast`: expected quality of a private session, before it spends budget.
+//! `flyswarm session forecast`: estimates the quality of a private session, before budget is spent.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(in crate::cli) struct ForecastArguments {
     json: bool,
 }
 
-/// Error for a session without a forecast.
+/// Error if no forecast can be made for a session.
 pub(in crate::cli) const NONE: &str =
     "a forecast is for a session of the task flynn or fedavg with privacy.epsilon; try `tune` for others";
 

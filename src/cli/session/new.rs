@@ -96,7 +96,8 @@ pub(super) struct Names {
     pub(super) classes: Vec<String>,
 }
 
-/// Parses a field by its dotted name; the reader of session files checks that the field exists.
+/// Parses FIELD=VALUE with the dotted name of a field. The reader of session files later checks that the
+/// field exists.
 fn field(text: &str) -> Result<Table, String> {
     let (name, text) = text.split_once('=').ok_or("must be FIELD=VALUE")?;
     let bad = |error: toml::de::Error| format!("{name}: {}", error.message());
@@ -125,7 +126,7 @@ fn read(option: &TaskOption, text: String) -> Value {
     }
 }
 
-/// Returns the name of a column, without quotation marks. A number is a name too.
+/// Returns the name of a column, without quotation marks. A name may be a number.
 fn name(text: &str) -> String {
     match value(text) {
         Value::String(name) => name,
@@ -147,7 +148,7 @@ impl Args for NewArguments {
             }
         };
         let of_task = |kind: &'static TaskKind| {
-            // The description comes last, because the options bring one of their own.
+            // `about` is set last, because the common options would replace it with their own.
             let command = Common::augment_args(Command::new(kind.name)).about(kind.about);
             command.args(kind.options.iter().map(option))
         };
@@ -210,12 +211,12 @@ impl NewArguments {
     pub(super) fn file(&mut self) -> Result<(Session, String), Failure> {
         let (session, notes) = self.session(new_run()?)?;
         let text = session.to_toml_with(&notes);
-        // Many long names could make a file that is too large to read.
+        // The text is read again, because many long names can make a file that is too large to read.
         Session::parse(&text)?;
         Ok((session, text))
     }
 
-    /// Tells the user what the others learn from the file, and the task's own warning.
+    /// Tells the user what other peers learn from the file, and prints the warning of the task.
     pub(super) fn warn(&self, session: &Session) {
         if !self.common.from.is_empty() {
             shown_to_others(session).iter().for_each(|line| say(line));
@@ -252,7 +253,8 @@ impl NewArguments {
     }
 }
 
-/// Returns lines on everything in the session file that shows the others one site's rows.
+/// Returns lines that list everything in the session file that reveals something about this site's rows to
+/// other peers.
 fn shown_to_others(session: &Session) -> Vec<String> {
     let data = &session.data;
     let list = |texts: &[String]| texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(", ");
@@ -282,7 +284,8 @@ fn shown_to_others(session: &Session) -> Vec<String> {
     lines
 }
 
-/// Makes the error for a user's file; if it is another file of this program, the error names its kind.
+/// Makes the error for a user's file. If the file is of another kind that this program writes, the error
+/// names the kind.
 pub(super) fn of_file(error: SessionError) -> Failure {
     match &error {
         SessionError::File { path, source } if matches!(**source, SessionError::Syntax { .. }) => {
@@ -308,7 +311,7 @@ struct ColumnSpec {
 }
 
 impl Names {
-    /// Reads the options for features and classes: a number or names, and names or a range.
+    /// Reads the options for features (a number or names) and classes (names or a range).
     fn read(features: &[String], classes: &[String]) -> Self {
         let range = match classes {
             [range] => class_range(range),
@@ -325,7 +328,7 @@ impl Names {
 }
 
 impl Common {
-    /// Adds the peers that are found and admitted.
+    /// Adds the peers that were found by mDNS and admitted.
     #[cfg(feature = "net")]
     fn collect(&mut self) -> Result<(), Failure> {
         let Some(seconds) = self.collect else { return Ok(()) };
@@ -374,7 +377,7 @@ impl Common {
         data
     }
 
-    /// Refuses a draft with only one class at its site, because it does not make a session.
+    /// Refuses a draft in which this site has only one class, because a session needs at least two.
     fn check_classes(&self, described: &ColumnSpec, needed: bool) -> Result<(), Failure> {
         match (&*described.classes, &*self.from) {
             ([class], [file, ..]) if needed && self.names.classes.is_empty() => Err(Failure::Input(format!(
@@ -394,7 +397,7 @@ impl Common {
         Expected { partly, group: self.group.as_deref(), ..self.reading.expected(&self.label) }
     }
 
-    /// Returns the classes of rows without column descriptions, if the others may see them.
+    /// Returns the classes of rows without column descriptions, if the other peers may see these classes.
     fn classes_of(&self, path: &Path, rows: &Dataset, rule: &Rule) -> Result<Vec<String>, Failure> {
         let classes = rows.classes();
         let counts = classes.iter().cloned().zip(rows.class_counts(classes.len())).collect();
@@ -404,7 +407,7 @@ impl Common {
         Ok(Publishable::texts(admitted))
     }
 
-    /// Reads the files; reads labelled rows for the option with this name.
+    /// Reads the files of `--from`. If an option needs labelled rows, `rows_for` is its name.
     fn described(&self, rows_for: Option<&str>, partly: bool) -> Result<ColumnSpec, Failure> {
         let mut described = ColumnSpec::default();
         let (first, last) = match (&*self.from, rows_for) {
@@ -472,8 +475,8 @@ impl Common {
         Ok(described)
     }
 
-    /// Returns the columns that the file suggests or describes, with its rows, and prints warnings on
-    /// standard error; `None` if the file gives only names.
+    /// Returns the columns that the file describes or that are guessed from it, with its rows. Prints
+    /// warnings on standard error. Returns `None` if the file gives only names.
     fn draft(
         &self,
         path: &Path,
@@ -482,7 +485,7 @@ impl Common {
     ) -> Result<(Option<Draft>, Option<Dataset>), Failure> {
         if path.extension().is_some_and(|extension| extension == "toml") {
             let Description { mut preparation, classes } = Description::load(path)?;
-            // The whole session is checked when it is made.
+            // The group column is checked later, with the whole session.
             preparation.group = self.group.clone().or(preparation.group);
             let draft = Draft { preparation, classes, notes: Vec::new(), said: Vec::new() };
             return Ok((Some(draft), None));
@@ -491,10 +494,10 @@ impl Common {
         let expected = self.expected(partly);
         let draft = match draft(path, &expected, rule) {
             Ok(Some(draft)) => draft,
-            // All columns are numbers, so one rule applies to all of them.
+            // All columns are numbers, so they need no descriptions.
             Ok(None) => return Ok((None, None)),
             Err(error) => {
-                // A file without names is treated as plain numbers.
+                // A file without column names is read as plain numbers.
                 let bare =
                     data::load_named(path, &self.expected(partly)).is_ok_and(|rows| rows.columns.is_empty());
                 return if bare { Ok((None, None)) } else { Err(error.into()) };
@@ -513,7 +516,7 @@ impl Common {
             classes: (!draft.classes.is_empty()).then_some(&*draft.classes),
             ..expected
         };
-        // `schema check` reports all rows that cannot be read this way.
+        // An error is ignored here, because `schema check` reports all rows that cannot be read.
         let loaded = data::load_named(path, &described).ok();
         if let Some(loaded) = &loaded {
             warn(path, loaded, &described);

@@ -1,4 +1,4 @@
-//! `flyswarm session next`: the next session of a series, such as a monthly one.
+//! `flyswarm session next`: makes the next session of a series, such as a monthly series.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -96,8 +96,8 @@ impl NextArguments {
             let kind = next.task.kind();
             (kind.take_settings)(&mut next, path).map_err(of_file)?;
         }
-        // Numbers of peers that the old file left at the default, or that are too large for the new
-        // roster.
+        // Adjusts numbers of peers if the old file has their default values, or if they are too large for the
+        // new roster.
         let (before, peers) = (old.roster.len(), next.roster.len());
         let smallest = Session::default_min_peers(&next.task, peers);
         let most = u16::try_from(peers).unwrap_or(u16::MAX);
@@ -111,7 +111,8 @@ impl NextArguments {
     }
 }
 
-/// Returns the name of the session at this place: `ward` becomes `ward-2`, `ward-2` becomes `ward-3`.
+/// Returns the name of the session with this number in the series: `ward` becomes `ward-2`, `ward-2` becomes
+/// `ward-3`.
 fn name_at(old: &str, place: u32) -> String {
     let stem = old.strip_suffix(&format!("-{}", place - 1)).filter(|stem| !stem.is_empty()).unwrap_or(old);
     let ending = format!("-{place}");
@@ -151,7 +152,7 @@ mod tests {
         assert_eq!(name_at("ward", 2), "ward-2");
         assert_eq!(name_at("ward-2", 3), "ward-3");
         assert_eq!(name_at("ward-9", 10), "ward-10");
-        assert_eq!(name_at("ward-7", 2), "ward-7-2", "not of this series");
+        assert_eq!(name_at("ward-7", 2), "ward-7-2", "this number is not that of the series");
         assert_eq!(name_at(&"x".repeat(64), 12), format!("{}-12", "x".repeat(61)));
     }
 }

@@ -1,20 +1,21 @@
-//! Arguments of `session new`.
+//! Parses arguments of `session new`.
 
 use std::str::FromStr;
 
 use crate::crypto::identity::PublicKey;
 use crate::session::Entry;
 
-/// Returns the integers of FIRST..LAST, both included, 2 to 10,000 of them; `None` for any other text.
+/// Returns the integers from FIRST to LAST, both included, if the text is FIRST..LAST and has 2 to 10,000
+/// integers; otherwise `None`.
 pub(super) fn class_range(text: &str) -> Option<Vec<String>> {
     let (first, last) = text.split_once("..")?;
     let (first, last) = (first.parse::<i64>().ok()?, last.parse::<i64>().ok()?);
-    // The session's own rules limit the number of classes further.
+    // The rules of a session have a lower limit for the number of classes.
     let some = (1..=9_999).contains(&last.checked_sub(first)?);
     some.then(|| (first..=last).map(|class| class.to_string()).collect())
 }
 
-/// Argument `NAME=PEERID[@MULTIADDR]`.
+/// The argument `NAME=PEERID[@MULTIADDR]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PeerArgument(pub(super) Entry);
 

@@ -1,4 +1,4 @@
-//! The command line of `session`, run on real files.
+//! Tests the commands of `session` with real files.
 
 mod series;
 
@@ -17,7 +17,7 @@ pub(super) fn peer(seed: u8) -> String {
     format!("peer-{seed}={}", Identity::from_seed([seed; 32]).public())
 }
 
-/// Runs `session new` with three peers into a file of `folder`, with further arguments.
+/// Runs `session new` with three peers and the arguments `more`. The session file is in `folder`.
 pub(super) fn new(folder: &Path, more: &[&str]) -> Result<PathBuf, Failure> {
     let out = folder.join("session.toml");
     let peers = [peer(1), peer(2), format!("{}@/ip4/192.0.2.3/tcp/4001", peer(3))];
@@ -438,8 +438,8 @@ fn a_private_session_of_rounds_says_what_it_promises_and_how_much_noise_that_tak
         let session = Session::load(path).unwrap();
         session.task.get::<crate::tasks::FedavgSpec>().unwrap().held_out
     };
-    // A private session does not report the quality of the network; another session does unless this is
-    // switched off.
+    // A private session does not report the quality of the network; other sessions report it unless the user
+    // turns this off.
     assert_eq!(held_out(&path), 0);
     let none = new(folder.path(), &["fedavg", "--set", "fedavg.held_out=0", "--force"]).unwrap();
     assert_eq!(held_out(&none), 0);
@@ -468,7 +468,7 @@ fn a_session_of_rounds_names_the_network_file_that_it_starts_from() {
     let text = shown(&path, false).unwrap();
     assert!(text.contains(&format!("starts from  network {}", hex::encode(network.digest()))), "{text}");
     assert!(message(named(path.to_str().unwrap())).contains("a network of the task fedavg"));
-    // The weights of any other model are the model that is trained; the option has two names.
+    // The weights of any other model can be trained too. The option has two names.
     let header = r#"{"w":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#;
     let weights = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 4]].concat();
     std::fs::write(&file, &weights).unwrap();

@@ -1,4 +1,4 @@
-//! Makes a session file from typed values, for programs of other languages. Nothing is read as an option.
+//! Makes a session file from typed values, for programs of other languages. No text is taken for an option.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::tasks::kinds;
 pub(in crate::cli) struct NewSession {
     task: String,
     name: String,
-    /// Name, libp2p id and addresses of each peer.
+    /// Name, peer id and addresses of each peer.
     peers: Vec<(String, String, Vec<String>)>,
     features: Option<i64>,
     columns: Vec<String>,
@@ -31,13 +31,13 @@ pub(in crate::cli) struct NewSession {
     group: Option<String>,
     map: Option<String>,
     min_rows: Option<u64>,
-    /// Options of the task by name, without those that are not given.
+    /// Options of the task that are given, by name.
     options: BTreeMap<String, Value>,
     /// Fields of the session file, by section.
     fields: Table,
 }
 
-/// A label column. A name of digits is a name here.
+/// A label column. Here, a text of digits is a name, not a number.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(in crate::cli) enum Label {

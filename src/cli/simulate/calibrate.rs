@@ -26,7 +26,7 @@ pub(super) fn run(file: Option<&Path>, as_json: bool, out: &mut dyn Write) -> Re
     };
     let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    // A file that is not a scenario, or would not be one afterwards, is not written.
+    // The file is written only if it is a scenario before and after the change.
     let check = |text: &str| {
         let name = path.display().to_string();
         File::parse(text, name, PathBuf::new(), false).map(drop).map_err(|error| wrong(&error))

@@ -1,4 +1,4 @@
-//! Page of a simulation: its nodes side by side, in virtual time.
+//! The page of a simulation. It shows the nodes side by side, in virtual time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const SHOWN: usize = 64;
 /// Virtual time between two status updates of a node.
 const LOOK_US: u64 = 200_000;
 
-/// Page of the runs of a file.
+/// The page for all runs of a scenario file.
 pub(super) struct Page {
     live: Live,
 }
@@ -35,12 +35,13 @@ impl Page {
             "virtual": true, "start": names.join(" "),
         });
         let live = Live::open(address, &about)?;
-        // The address must be visible at once, and standard output is for the result.
+        // The address must be visible at once. It goes to standard error, because standard output is for the
+        // result.
         say(&format!("page at {}", live.url()));
         Ok(Self { live })
     }
 
-    /// Starts to show a run.
+    /// Starts to show a run on the page.
     pub(super) fn watcher(&self, name: &str, ctx: &Arc<Context>) -> Watcher {
         let peers: Vec<Peer> = ctx.session.peers().take(SHOWN).collect();
         let names: Vec<_> = peers.iter().map(|peer| ctx.session.name(*peer).to_owned()).collect();

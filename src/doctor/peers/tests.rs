@@ -1,4 +1,4 @@
-//! Tests of each finding about a peer: the circumstances that cause it, and its line.
+//! Tests each finding about a peer: when it is made, and its line.
 
 use super::*;
 use crate::crypto::identity::Identity;
@@ -84,7 +84,7 @@ fn a_doctor_stays_until_the_other_has_its_answers_too() {
     other.was_probed = 1;
     assert!(!other.is_complete());
     other.about = Some(About::new(&session.settings(), Role::Join));
-    assert!(other.is_complete(), "a node that takes part asks nothing");
+    assert!(other.is_complete(), "a node that takes part asks no questions");
     other.touched.insert("/ip4/192.0.2.8/tcp/1".parse().expect("an address"), None);
     assert!(!other.is_complete());
 }
@@ -226,7 +226,7 @@ fn who_answers_but_does_not_come_up_is_told_by_how_it_ends() {
     );
     other.not_up.insert("/ip4/192.0.2.7/tcp/50000".parse().expect("an address"), (true, "closed".into()));
     let session = session();
-    assert_eq!(lines(&other, &session).len(), 1, "once, with the address that is known");
+    assert_eq!(lines(&other, &session).len(), 1, "one line, with the known address");
     other.not_up.clear();
     other
         .not_up

@@ -1,4 +1,4 @@
-//! Questions and reasons that a node sends to the peers that are up, in addition to frames.
+//! Sends questions and reasons for leaving to peers that are up, in addition to frames.
 
 use libp2p::PeerId;
 use libp2p::swarm::{NotifyHandler, ToSwarm};

@@ -1,16 +1,16 @@
-//! Clock of a node's driver, which stops while the driver waits for the disk.
+//! The clock of a node's driver. It stops while the driver waits for the disk.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::protocol::Time;
 
-/// Does blocking work on another thread, and calls `beat` at this interval until it is done.
+/// Does blocking work on another thread. Calls `beat` at the interval `every` until the work is done.
 pub(super) fn beside<R: Send>(work: impl FnOnce() -> R + Send, every: Duration, mut beat: impl FnMut()) -> R {
     std::thread::scope(|scope| {
         let (sender, done) = mpsc::channel();
         scope.spawn(move || {
-            // The other end waits for the result.
+            // This cannot fail, because the other end waits for the result.
             let _ = sender.send(work());
         });
         loop {
@@ -46,8 +46,8 @@ impl Clock {
         Time(u64::try_from(runs.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Does work while the clock is stopped. Otherwise a machine that waits for its disk would mistake
-    /// its own delay for silence of the others.
+    /// Does work while the clock is stopped. Otherwise a node that waits for its disk would take its own
+    /// delay for silence of the others.
     pub(super) fn stands_still<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let begun = now_instant();
         let result = work();
@@ -65,7 +65,7 @@ mod tests {
         let mut beats = 0;
         let work = || std::thread::sleep(Duration::from_millis(300));
         beside(work, Duration::from_millis(20), || beats += 1);
-        assert!(beats >= 3, "{beats} words in 15 intervals");
+        assert!(beats >= 3, "{beats} calls in 15 intervals");
         assert_eq!(beside(|| 7, Duration::from_secs(60), || panic!("nothing to wait for")), 7);
     }
 
@@ -81,6 +81,6 @@ mod tests {
         let all = u64::try_from(clock.started.elapsed().as_micros()).unwrap();
         assert!(before <= after && after.0 + 300_000 <= all, "{before:?} {after:?} of {all} us");
         sleep(20);
-        assert!(clock.now() >= after.plus_ms(20), "it goes on");
+        assert!(clock.now() >= after.plus_ms(20), "the clock runs again");
     }
 }

@@ -1,4 +1,4 @@
-//! A layer between a node and its network. This program uses none; the conformance kit does.
+//! A layer between a node and its network. This program does not use one; the conformance kit does.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use crate::protocol::view::Stage;
 use crate::protocol::wire::Frame;
 use crate::session::Peer;
 
-/// A layer between a node and its network: it sees each message before it is sent, and each stage.
+/// A layer between a node and its network: it sees each message before the message is sent, and each stage.
 pub trait Interpose: Debug + Send {
     /// Returns the frames that replace `message`; `None` to send it unchanged.
     fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
@@ -15,8 +15,8 @@ pub trait Interpose: Debug + Send {
         None
     }
 
-    /// Returns whether the node stops at this stage until it leaves on request. Its connections stay
-    /// alive.
+    /// Returns whether the node stops at this stage. It then does nothing until it is asked to leave, but
+    /// keeps its connections.
     fn stops_at(&self, slot: u32, stage: Stage) -> bool {
         let _ = (slot, stage);
         false
@@ -33,11 +33,11 @@ pub trait Interpose: Debug + Send {
     }
 }
 
-/// Replacement of a message.
+/// The frames that replace a message.
 #[derive(Debug)]
 pub struct Sent {
     /// Frames, each with its receiver.
     pub frames: Vec<(Peer, Frame)>,
-    /// Peer that is treated differently from now on; set once.
+    /// Peer that is treated differently from now on. It is set only once.
     pub begins: Option<Peer>,
 }

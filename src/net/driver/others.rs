@@ -1,10 +1,10 @@
-//! Treatment of peers that break rules, and of peers with another session.
+//! Handles peers that break rules, and peers with another session.
 
 use super::{Command, Driver, Event, Fault, Peer, Report};
 
 impl Driver<'_> {
-    /// Blames a peer. Honest peers are never blamed, so no further frame of a blamed peer is read. It is
-    /// reported once, with its first fault.
+    /// Blames a peer. Honest peers are never blamed, so frames of a blamed peer are no longer read. The peer
+    /// is reported once, with its first fault.
     pub(super) fn blame(&mut self, peer: Peer, fault: Fault) {
         if !self.banned.insert(peer) {
             return;
@@ -13,8 +13,8 @@ impl Driver<'_> {
         let _ = self.network.send(Command::Ban(self.ids[peer.index()]));
     }
 
-    /// Returns whether to report an event. The address of a peer with another session is excluded, and
-    /// the peer is reported once, even if it is met again.
+    /// Returns whether to report an event. If a peer has another session, its address is excluded, and the
+    /// peer is reported only once.
     pub(super) fn is_news(&mut self, event: &Event) -> bool {
         match event {
             Event::Refused(peer, _) => {

@@ -1,5 +1,6 @@
-//! Trace of a node: every frame that it sends and receives and every record that it writes, in the
-//! format of the test vectors (`sum.json`). It helps to find errors between two programs.
+//! The trace of a node has every frame that the node sends and receives, and every record that it writes. It
+//! is in the format of the test vectors (`sum.json`). It helps to find errors when two programs run a session
+//! together.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,8 +12,8 @@ use crate::protocol::Time;
 use crate::protocol::message::Channel;
 use crate::session::{Peer, Session};
 
-/// A trace file. It is written entry by entry, so no entry is lost if the process is killed; then only
-/// the two brackets at its end are missing.
+/// A trace file. It is written entry by entry. If the process is killed, no entry is lost, and only the two
+/// brackets at the end are missing.
 #[derive(Debug)]
 pub struct Trace(Mutex<Open>);
 
@@ -21,7 +22,7 @@ struct Open {
     file: File,
     /// Number of entries so far.
     count: u64,
-    /// First error; nothing is written after it.
+    /// First error. Nothing is written after it.
     failed: Option<io::Error>,
 }
 
@@ -72,7 +73,7 @@ impl Trace {
     /// Ends the trace.
     ///
     /// # Errors
-    /// The first error that occurred: the trace is not complete.
+    /// The first error that occurred. In this case the trace is not complete.
     pub fn finish(&self) -> io::Result<()> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match open.failed.take() {

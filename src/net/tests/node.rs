@@ -1,5 +1,5 @@
-//! A node under test. It checks every event against the promises of `Event`: `PeerUp` and `PeerLost`
-//! alternate, and frames come in between.
+//! A node under test. It checks for every event that `PeerUp` and `PeerLost` alternate, and that frames come
+//! only between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::net::{Channel, Command, Config, Event, Events, Frame, Multiaddr, Netw
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-/// Longer than any step of these tests; only a failing test waits for it.
+/// It is longer than any step of these tests, so only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn seed(number: u8) -> Zeroizing<[u8; 32]> {
@@ -19,7 +19,7 @@ pub fn peer(number: u8) -> PeerId {
     peer_id(&seed(number)).expect("every seed makes an identity")
 }
 
-/// Returns the seeds of two peers, the smaller `PeerId` first.
+/// Returns the seeds of two peers, that of the smaller `PeerId` first.
 pub fn ordered(a: u8, b: u8) -> (u8, u8) {
     if peer(a) < peer(b) { (a, b) } else { (b, a) }
 }

@@ -1,4 +1,4 @@
-//! Tests of probes: the answers of two nodes, and the loss of a peer that asks for too much.
+//! Tests the answers of two nodes to probes, and a peer that asks for too much.
 
 use std::time::Duration;
 
@@ -114,9 +114,9 @@ fn who_asks_for_too_much_loses_the_substream_and_not_the_connection() {
                 }
             }
         });
-        // A reset can overtake answers on the way.
+        // Fewer bytes may come, because a reset can overtake answers.
         assert!(got <= answered, "{what}: {got} bytes came, {answered} are the most");
     }
     while victim.next(Duration::from_millis(100)).is_some() {}
-    assert!(victim.up.contains(&peer(88)), "the connection stands");
+    assert!(victim.up.contains(&peer(88)), "the connection stays open");
 }

@@ -1,4 +1,4 @@
-//! The same transport over QUIC: the layers above the connection must not notice a difference.
+//! Tests the same transport over QUIC. The layers above the connection must not notice a difference.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,8 @@ fn a_receiver_that_does_not_read_bounds_what_its_peer_can_send_over_quic() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // 4 MiB of frames, 10 MB of window, the data that the sender's QUIC keeps until it is acknowledged,
-    // and one frame at either end.
+    // At most 4 MiB of frames, 10 MB of window, the data that the sender's QUIC keeps until it is
+    // acknowledged, and one frame at each end are allowed.
     assert!(last <= 21 * MIB, "{last} bytes went to a receiver that does not read");
     a.send(b.peer, Channel::Control, frame(b"still here", Bytes::new()));
     until("control frame", || b.network().bytes_received(&a.peer, Channel::Control) > 0);
@@ -66,10 +66,10 @@ fn another_identity_at_a_known_quic_address_is_refused_at_both_ends() {
 #[test]
 fn of_two_addresses_of_a_peer_the_one_that_works_is_used() {
     let (small, large) = ordered(110, 111);
-    // It listens only on TCP, but still reaches another node over QUIC.
+    // This node listens only on TCP, but still reaches another node over QUIC.
     let mut a = Node::start(config(small, &[110, 111]));
     let mut b = Node::start(config_on(QUIC, large, &[110, 111]));
-    // No program listens there.
+    // No program listens on this port.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port");

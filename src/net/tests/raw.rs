@@ -36,7 +36,7 @@ pub struct Raw {
 pub struct Streams {
     pub control: Stream,
     pub bulk: Stream,
-    /// Kept, so that they stay open.
+    /// These are kept only so that they stay open.
     pub _incoming: [Stream; 2],
 }
 
@@ -76,7 +76,7 @@ impl Raw {
         })
     }
 
-    /// Runs the swarm until its connection has closed or failed.
+    /// Runs the swarm until its connection has been closed or has failed.
     pub fn drive_to_the_end(&mut self) {
         let Self { runtime, swarm } = self;
         runtime.block_on(async {
@@ -107,7 +107,7 @@ impl Raw {
         })
     }
 
-    /// Returns whether the victim let us open a stream.
+    /// Returns whether the victim accepts a stream of this peer.
     pub fn can_open(&mut self, victim: &Node) -> bool {
         let mut opener = self.swarm.behaviour().opener();
         let protocol = StreamProtocol::new(Channel::Control.protocol());
@@ -116,19 +116,20 @@ impl Raw {
     }
 }
 
-/// Makes a well-behaved connection and writes these bytes on it; ends when the victim has closed it.
+/// Makes a correct connection and writes these bytes on it. Ends when the victim has closed the connection.
 pub fn write(number: u8, victim: &Node, channel: Channel, bytes: Vec<u8>) -> thread::JoinHandle<()> {
     let mut raw = Raw::dial(number, victim);
     let streams = raw.stand(victim);
     thread::spawn(move || {
-        // Moved as a whole: a closure that names two fields would drop the others, which resets them.
+        // The value is moved as a whole. A closure that names only two fields would drop the others, which
+        // resets their streams.
         let mut streams = streams;
         let stream = match channel {
             Channel::Control => &mut streams.control,
             Channel::Bulk => &mut streams.bulk,
         };
         raw.drive(async {
-            // The victim may disconnect us in the middle.
+            // An error is ignored, because the victim may disconnect before everything is written.
             let _ = stream.write_all(&bytes).await;
             let _ = stream.flush().await;
         });
@@ -136,8 +137,7 @@ pub fn write(number: u8, victim: &Node, channel: Channel, bytes: Vec<u8>) -> thr
     })
 }
 
-/// Makes a peer that stops after the setup, like a paused process; it continues when the sender is
-/// dropped.
+/// Makes a peer that stops after the setup, like a paused process. It continues when the sender is dropped.
 pub fn pause(number: u8, victim: &Node) -> mpsc::Sender<()> {
     let mut raw = Raw::dial(number, victim);
     let streams = raw.stand(victim);

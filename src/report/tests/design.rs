@@ -3,7 +3,7 @@
 use super::*;
 use crate::html::STYLE;
 
-/// Returns figures of rows of the classes `ill` and `well`; `right` are predicted correctly.
+/// Returns figures of rows of the classes `ill` and `well`. `right` has the numbers of correct predictions.
 fn two(rows: [u16; 2], right: [u16; 2]) -> Figures {
     let (mut labels, mut told) = (Vec::new(), Vec::new());
     for class in 0..2 {
@@ -56,7 +56,7 @@ fn the_headline_is_one_sentence_that_follows_from_the_intervals() {
             "(50 %), but worse than what each peer learns from its own rows alone.",
         ),
         (&good, None, "answer good", "better than always \"ill\" (50 %)."),
-        // A class that may be wrong more often than right takes the green away.
+        // If a class may be wrong more often than right, the headline is not green.
         (&two([100, 100], [95, 55]), None, "answer", "right for 75 % of the held-out rows"),
         (
             &two([100, 100], [50, 50]),
@@ -119,7 +119,7 @@ fn a_page_says_for_whom_its_figures_say_nothing() {
     let list = page.split("<h3>For whom</h3>").nth(1).unwrap().split("</dl>").next().unwrap();
     for told in [
         "<dt>This peer</dt><dd>unclear: 9 held-out rows of class &quot;ill&quot;, and 20 are needed</dd>",
-        // Distances 3, 2 and 1; the first has the name of the other tests.
+        // The columns have the distances 3, 2 and 1. The first has the hostile name of the other tests.
         "<dd>2 of 3 more than one deviation from the pool: &lt;script&gt;",
         "column 1</dd>",
         ", bob</dd>",
@@ -167,7 +167,7 @@ fn a_page_has_landmarks_a_skip_link_and_headings_of_tables_for_screen_readers() 
     for tag in tags(&page).into_iter().filter(|tag| tag.starts_with("th ") || *tag == "th") {
         assert!(tag.contains("scope=\"col\"") || tag.contains("scope=\"row"), "<{tag}>");
     }
-    // Nothing folded is missing on paper.
+    // On paper, folded parts are shown too.
     let print = STYLE.split("@media print").nth(1).unwrap();
     assert!(print.contains("details::details-content { display: block; content-visibility: visible;"));
     assert!(STYLE.contains("@media screen and (prefers-color-scheme: dark)"), "paper is never dark");
@@ -190,7 +190,7 @@ fn mixed(one: Colour, other: Colour, share: f64) -> Colour {
     [0, 1, 2].map(|at| share * one[at] + (1.0 - share) * other[at])
 }
 
-/// Returns the contrast of two colours as in WCAG 2.
+/// Returns the contrast of two colours as WCAG 2 defines it.
 fn contrast(one: Colour, other: Colour) -> f64 {
     let light = |colour: Colour| {
         let linear = colour.map(|value| match value {
@@ -226,7 +226,7 @@ fn every_colour_of_a_text_has_the_contrast_of_wcag_aa_in_light_and_dark() {
                 assert!(found >= least, "{name}: {text} on {ground} has {found:.2}, {least} are needed");
             }
         }
-        // The darkest cells of a confusion matrix.
+        // Checks the darkest cells of a confusion matrix.
         for cell in ["accent", "bad"] {
             let found = contrast(of("ink"), mixed(of(cell), of("paper"), pictures::DEPTH / 100.0));
             told.push(format!("ink on a cell of {cell} {found:.1}"));
@@ -254,7 +254,7 @@ fn columns_are_told_in_the_units_of_people() {
     let column = |name: &str, here, pool| Column { name: name.to_owned(), here, pool };
     let columns = vec![
         column("admitted", spread(20_783.4, 87.6), spread(-1.0, 30.2)),
-        // Zeros and ones: the deviation follows from the mean.
+        // This column has zeros and ones, so its deviation follows from its mean.
         column("sex=f", spread(0.5, 0.5), spread(0.2, 0.4)),
         column("share", spread(0.5, 0.5), spread(0.2, 0.3)),
         column("age", spread(54.0, 12.0), spread(50.0, 10.0)),

@@ -1,4 +1,4 @@
-//! Limits of columns, and the choice whether to compare columns.
+//! Tests the limits of columns, and the setting whether columns are compared.
 
 use super::*;
 

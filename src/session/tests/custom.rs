@@ -1,4 +1,4 @@
-//! Sessions of a task from outside this crate.
+//! Tests sessions of a task from outside this crate.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn name_and_bytes_of_a_custom_task_enter_the_id_and_are_written_again() {
     };
     assert_eq!(differing(CustomSpec { name: "fed-avg".into(), ..spec.clone() }), ["custom.name"]);
     assert_eq!(differing(CustomSpec { bytes: vec![0, 255], ..spec }), ["custom.bytes"]);
-    // A file without parameters, and with classes.
+    // A file without parameters, but with classes.
     let bare = Session::parse(&custom("name = \"a\"", "classes = [\"x\", \"y\"]")).unwrap();
     assert_eq!(bare.task, TaskSpec::from(CustomSpec { name: "a".into(), bytes: Vec::new() }));
     assert_eq!(Session::parse(&bare.to_toml()).unwrap(), bare);

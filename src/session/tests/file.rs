@@ -1,4 +1,4 @@
-//! Reading and writing session files.
+//! Tests the reading and writing of session files.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ fn a_minimal_file_gets_the_defaults() {
     assert_eq!(read.timing, Timing::default());
     assert_eq!(read.data.scaling, Scaling::None);
     assert!(!read.data.densify);
-    // "0.025d" with 784 features is 19, as in the authors' code.
+    // With 784 features, "0.025d" is 19, as in the authors' code.
     assert_eq!(read.task, ModelSpec { m: 200_704, s: 19, rho: 16, gamma: 0.0, score: Score::Decay }.into());
     assert_eq!(read.task.part::<ModelSpec>().unwrap().counts(2), 401_408);
 }
@@ -163,7 +163,7 @@ proptest! {
             text.splice(at..end, new.chars());
         }
         match Session::parse(&text.into_iter().collect::<String>()) {
-            // A parsed session meets all the rules: checking it again changes nothing.
+            // A parsed session meets all rules, so checking it again changes nothing.
             Ok(session) => prop_assert_eq!(session.clone().check().unwrap(), session),
             Err(error) => prop_assert!(!error.to_string().contains('\n')),
         }

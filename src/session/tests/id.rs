@@ -1,4 +1,4 @@
-//! The session id, the numbers of peers and the committee.
+//! Tests the session id, the numbers of peers and the committee.
 
 use super::*;
 
@@ -71,7 +71,8 @@ fn every_field_but_the_addresses_changes_the_id_and_is_named() {
             assert_eq!(differing, Vec::<&str>::new());
         } else {
             assert_ne!(base.id(), other.id(), "{field}");
-            // Another key moves its peer in the roster, so the names may move too.
+            // With another key, the peer has another place in the roster. So the order of the names may
+            // change too.
             assert!(
                 differing.contains(&field) && (differing.len() == 1 || field == "roster.peer_id"),
                 "{differing:?}"
@@ -149,8 +150,7 @@ fn a_place_in_a_series_is_two_fields_more() {
     }
 }
 
-/// The encoding, written by hand from the module documentation, for a session with every field given
-/// below.
+/// Writes the encoding by hand, as the documentation describes it, for a session that sets every field below.
 #[test]
 fn the_id_is_the_hash_of_the_documented_bytes() {
     use sha2::{Digest, Sha256};
@@ -242,7 +242,7 @@ fn the_committee_is_fifteen_or_all_and_differs_between_sessions() {
         let (usual, id) = (session.faults(), session.id());
         assert_eq!(usual, if peers < 4 { Faults::Crash } else { Faults::Byzantine });
         session.voting.faults = Some(usual);
-        assert_eq!(session.id(), id, "the default that is written out is the same session");
+        assert_eq!(session.id(), id, "a file that states the default is the same session");
         session.voting.faults = Some(Faults::Crash);
         assert_eq!((session.quorum(), session.id() == id), (majority, peers < 4));
         let distinct: std::collections::BTreeSet<_> = members.iter().collect();
@@ -263,7 +263,7 @@ fn a_committee_that_the_file_names_is_the_committee_whatever_the_author_tries_na
     let all: Vec<String> = session(40).roster.iter().map(|entry| entry.name.clone()).collect();
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let five = named(&all[10..15]).check().unwrap();
-    assert_eq!(Session::parse(&five.to_toml()).unwrap(), five, "it stands in the file");
+    assert_eq!(Session::parse(&five.to_toml()).unwrap(), five, "the file states it");
     let members =
         |session: &Session| session.committee().into_iter().collect::<std::collections::BTreeSet<_>>();
     assert_eq!((members(&five), five.quorum()), ((10..15).map(Peer).collect(), 4));

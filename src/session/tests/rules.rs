@@ -1,4 +1,4 @@
-//! Refused sessions, and the messages of the errors.
+//! Tests which sessions are refused, and the error texts.
 
 use super::*;
 use crate::protocol::context::{Aggregate, Context};
@@ -169,7 +169,7 @@ fn min_peers_that_can_never_work_is_refused_with_the_smallest_that_can() {
         let told = of(&xclp, peers, min_peers).unwrap_err();
         let expected = format!("the length of roster is {peers}, must be 3 to 64 with the task xclp");
         assert!(told.starts_with(&expected), "{told}");
-        // A file gives this error too, before any error about min_peers.
+        // A file is refused with this error too, before min_peers is checked.
         let text = Session { min_peers, ..session(peers) }.to_toml();
         let (head, rest) = text.split_once("[flynn]").unwrap();
         let rest = rest.split_once("[privacy]").unwrap().1;
@@ -192,7 +192,8 @@ fn no_name_of_a_session_or_a_peer_leads_out_of_a_folder() {
         assert_eq!(Session::parse(&with("digits", good)).unwrap().name, good);
         assert!(Session::parse(&with("peer-1", good)).unwrap().roster.iter().any(|entry| entry.name == good));
     }
-    // Names of classes and columns are not used as names of files.
+    // Names of classes and columns may have any printable characters, because they are not used as names of
+    // files.
     let free = with("features = 784", "features = 2\ncolumns = [\"../x\", \"h\u{f6}he in m\"]");
     let free = free.replace("\"a\", \"b\"", "\".b c\", \"/d\"").replace("0.025d", "1d");
     assert_eq!(Session::parse(&free).unwrap().data.classes, [".b c", "/d"]);

@@ -1,4 +1,4 @@
-//! Sessions of the task `sketch`.
+//! Tests sessions of the task `sketch`, and sessions that draw peers.
 
 use super::tune::{SETTING, tuning};
 use super::*;
@@ -70,7 +70,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
     );
 }
 
-/// Returns the minimal file with drawn peers, and with these lines in `[sketch]` and in `[privacy]`.
+/// Returns the smallest file of a session that draws peers, with these lines in `[sketch]` and `[privacy]`.
 fn selecting(sketch: &str, privacy: &str) -> String {
     let more = format!("[sketch]\n{sketch}\n[privacy]\n{privacy}\n[[roster]]");
     with("\"flynn\"", "\"flynn\"\nselect = \"sketch\"").replacen("[[roster]]", &more, 1)
@@ -92,7 +92,7 @@ fn a_session_that_draws_its_peers_is_read_with_its_sketch_and_written_again() {
         more[0] == "select" && more.len() == 9 && more[1..].iter().all(|name| name.starts_with("sketch."))
     );
     assert!(!plain.selects() && plain.id() != read.id());
-    // The sketch uses rows before they are padded.
+    // The sketch uses the rows before they are padded.
     let densified = selecting("chosen = 3", "").replacen("[flynn]", "densify = true\n[flynn]", 1);
     assert_eq!(Session::parse(&densified).unwrap().data.width(), 784);
 }

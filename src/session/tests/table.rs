@@ -1,4 +1,4 @@
-//! Described columns.
+//! Tests session files that describe columns.
 
 use std::sync::Arc;
 
@@ -206,7 +206,7 @@ fn a_budget_for_groups_is_shared_by_their_rows() {
     let each = |session: &Session| session.privacy.noise.unwrap().each(session).to_string();
     assert_eq!((each(&row), each(&group)), ("1".into(), "0.25".into()));
     assert_eq!(private("mode = \"parallel\"\nunit = \"row\"").unwrap(), row);
-    // A peer uses the first rows of each group in its file.
+    // A peer uses the first rows of each group, in the order of its file.
     let bare =
         Dataset::new(6, (0..36).map(|x| x as f32).collect(), vec![0; 6], group.data.classes.clone()).unwrap();
     let groups = [0, 1, 0, 0, 0, 0].map(|group| Group::of(&group.to_string())).to_vec();

@@ -1,4 +1,4 @@
-//! Sessions of the task `tune`.
+//! Tests sessions of the task `tune`.
 
 use super::*;
 

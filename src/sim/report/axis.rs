@@ -16,7 +16,7 @@ pub(super) struct Stretch {
     pub(super) idle: bool,
 }
 
-/// A time axis in pieces, some of them shortened.
+/// A time axis in pieces. Some of them are shortened.
 #[derive(Clone, Debug)]
 pub(super) struct Axis(pub(super) Vec<Stretch>);
 

@@ -35,7 +35,7 @@ pub(super) fn accuracy(runs: &[RunReport]) -> Markup {
 }
 
 pub(super) fn stages(run: &RunReport) -> Markup {
-    // Bytes of each peer in each stage, over all aggregates; the last entry is outside views.
+    // Returns the bytes of a peer in a stage, over all aggregates. `None` is the time outside views.
     let of = |host: &Host, stage: Option<Stage>| -> u64 {
         host.stages.iter().filter(|(_, each, _)| *each == stage).map(|(.., count)| count.bytes).sum()
     };
@@ -82,7 +82,7 @@ pub(super) fn purposes(run: &RunReport) -> Markup {
     let all = run.sent.bytes.max(1) as f64;
     let rows = run.purposes.iter().map(|row| {
         let total = row.total.bytes as f64;
-        // The number next to it has the same value.
+        // The bar is hidden from screen readers, because the number next to it has the same value.
         let bar = html! {
             svg.spark viewBox="0 0 150 10" aria-hidden="true" {
                 rect.track width="150" height="10" {}

@@ -1,4 +1,4 @@
-//! No text of a result becomes markup, at any place of the page.
+//! Tests that no text of a result becomes markup at any place of the page.
 
 use std::path::PathBuf;
 

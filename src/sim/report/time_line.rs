@@ -1,4 +1,4 @@
-//! Picture of the stages of every peer over time, with the faults.
+//! Draws the stages of every peer over time, with the faults.
 
 use maud::{Markup, html};
 
@@ -75,8 +75,8 @@ fn stages(run: &RunReport, host: &Host, axis: &Axis, y: f64, row: f64) -> Markup
     }
 }
 
-/// Draws the name of each aggregate at the time when the first peer that completes all of them begins
-/// it.
+/// Draws the name of each aggregate. Its place is the time when the aggregate begins at the first peer that
+/// completes all aggregates.
 fn slots(run: &RunReport, axis: &Axis) -> Markup {
     let whole = |host: &&Host| host.spans.iter().any(|span| span.slot as usize + 1 == run.slots.len());
     let mut free = 0.0;
@@ -101,7 +101,7 @@ fn marks(run: &RunReport, axis: &Axis, row: f64, bottom: f64) -> Markup {
     let mut taken: Vec<f64> = Vec::new();
     let places: Vec<_> = run.marks.iter().map(|mark| px(axis.x(mark.at_ms * 1000))).collect();
     for &x in &places {
-        // Badges that would overlap move to the right.
+        // A badge that would overlap another one is moved to the right.
         let mut badge = x;
         while taken.iter().any(|other| (other - badge).abs() < 17.0) {
             badge += 17.0;

@@ -1,4 +1,4 @@
-//! Picture of the tree of the last view.
+//! Draws the tree of the last view.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     let mut children: BTreeMap<Option<u16>, Vec<u16>> = BTreeMap::new();
     members.iter().for_each(|host| children.entry(host.parent).or_default().push(host.peer));
     let Some(&root) = children.get(&None).and_then(|roots| roots.first()) else { return html! {} };
-    // peer -> (position in order, level)
+    // For each peer, its position in order and its level.
     let mut places = BTreeMap::new();
     place(root, 0, &children, &mut places);
     let levels = places.values().map(|place| place.1).max().unwrap_or(0);
@@ -58,7 +58,7 @@ pub(super) fn draw(run: &RunReport) -> Markup {
     picture(height, "tree of the last view", parts)
 }
 
-/// Places a peer between its children, the first on the left and the others on the right.
+/// Places a peer between its children. The first child is on the left, the others are on the right.
 fn place(
     peer: u16,
     level: usize,

@@ -1,4 +1,4 @@
-//! Rules of a scenario. An error gives field, value and limit on one line.
+//! The rules of a scenario. An error has the field, the value and the limit on one line.
 
 use std::fmt::Display;
 
@@ -6,8 +6,8 @@ use super::fault::{Fault, Kind, Peers};
 use super::{End, Scenario, ScenarioError, Task};
 use crate::session::Peer;
 
-/// More than the protocol's limit of 1,024, to study how larger sums would behave; the key list still
-/// fits a frame.
+/// Largest number of peers. It is above the protocol's limit of 1,024, so that larger sums can be studied.
+/// The list of keys still fits in a frame.
 const MOST_PEERS: u16 = 10_000;
 
 fn wrong(field: impl Display, value: impl Display, limit: impl Display) -> ScenarioError {

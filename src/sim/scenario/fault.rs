@@ -49,15 +49,15 @@ pub struct Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The process dies; its disk stays. With `for_s` it restarts.
+    /// The process dies, but its disk is kept. With `for_s` it restarts.
     Crash,
     /// The process restarts with its disk.
     Restart,
     /// The process reads no input (SIGSTOP, swapping). `for_s` is required.
     Pause,
-    /// The peers are cut off from all others, silently.
+    /// The peers are cut off from all others. Their connections do not end, but become silent.
     Partition,
-    /// Every cut is undone, and every connection is made again.
+    /// All partitions are undone, and all connections are made again.
     Heal,
     /// All paths of these peers become slow.
     SlowLink,
@@ -79,7 +79,7 @@ pub enum Tamper {
     Replay,
     /// A chunk of the sum is one word too short.
     VectorLength,
-    /// A share of another pad than the dealt one is released, properly signed.
+    /// A share of a pad other than the dealt one is released, with a valid signature.
     WrongShare,
     /// A peer contributes another vector than the one from its data. No other peer can detect it.
     Poison,

@@ -1,11 +1,11 @@
-//! Runs a scenario with the settings of a session file, to try a session before it is run.
+//! Runs a scenario with the settings of a session file, so that a session can be tried in advance.
 
 use super::{Scenario, ScenarioError};
 use crate::session::Session;
 
 impl Scenario {
-    /// Uses the settings of this session. Its file gives number of peers, names, task, limits and times;
-    /// the scenario gives keys, rows, network, rates and faults.
+    /// Uses the settings of this session. The number of peers, names, task, limits and times come from the
+    /// session. The keys, rows, network, rates and faults come from the scenario.
     ///
     /// # Errors
     /// [`ScenarioError`] if the rest of the scenario does not fit the session.
@@ -14,7 +14,7 @@ impl Scenario {
         self.timing.clear();
         self.limits.clear();
         self.played = Some(Box::new(session.clone()));
-        // The scenario may name more peers than the session has.
+        // This is checked again, because the scenario may name more peers than the session has.
         self.check()
     }
 }
@@ -39,7 +39,7 @@ mod tests {
         Session::parse(&text).unwrap()
     }
 
-    /// The simulated session has the settings of the file.
+    /// Tests that the simulated session has the settings of the file.
     #[test]
     fn a_session_files_settings_are_played() {
         let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Covers tasks that have no accuracy here, and a private session with rounds.
+    /// Tests tasks whose accuracy is not measured here, and a private session with rounds.
     #[test]
     fn sessions_of_other_tasks_run_to_their_end() {
         let classes: Vec<_> = (0..10).map(|class| format!("\"{class}\"")).collect();

@@ -1,5 +1,5 @@
-//! Cells that three members compute on shares: whether each passes, and its number. The tasks `summary` and
-//! `glm` open what passes (spec, section 15i).
+//! Three members compute cells on secret shares: the number in each cell, and whether the cell passes the
+//! threshold. The tasks `summary` and `glm` open only the cells that pass (spec, section 15i).
 
 #[cfg(test)]
 pub(crate) mod harness;
@@ -24,15 +24,16 @@ use crate::tasks::xclp::compute::{Compute, Excluded, FirstCommitments, Setup};
 use crate::tasks::xclp::computed::{Computed, inputs_digest};
 use crate::tasks::xclp::parties;
 
-/// Slot after the coin with the commitments and the parties.
+/// Slot after the coin. It has the commitments, and shows which members compute.
 pub(crate) const COMPUTED: u32 = 1;
-/// Words of a peer in `computed`: its number among the parties plus one, its commitment.
+/// Number of words that a peer has in `computed`: one for its number among the computing members plus one,
+/// and eight for its commitment.
 const WORDS: usize = 9;
-/// Fewest members with input.
+/// Fewest members that must give input.
 const FEWEST: usize = 3;
-/// Most rows of all peers: a sum of squares is below 2^63.
+/// Largest number of rows of all peers together. It keeps each sum of squares below 2^63.
 const MOST_ROWS: usize = 1 << 23;
-/// Warning if a party was gone.
+/// Warning if a computing member was gone.
 pub(crate) const UNCOMPARED: &str = "one of the three computing peers was gone when its shares were opened, so \
                                      that two copies of each share could not be compared: a change by one of \
                                      the other two would not be seen";
@@ -44,7 +45,7 @@ const NEXT: &str = "the file does not show which rows change: if between the ses
                     groups, grids, ranges and models as they are, and repeat a session only after many rows \
                     of at least privacy.min_contributors peers have changed (docs/statistics.md)";
 
-/// Checks the next session of a series, in which `changed` peers join or leave.
+/// Checks a session of a series in which `changed` peers join or leave compared with the session before.
 pub(crate) fn check_next(changed: usize, contributors: usize) -> Result<Option<&'static str>, String> {
     let least = contributors.max(2);
     match changed {
@@ -57,7 +58,7 @@ pub(crate) fn check_next(changed: usize, contributors: usize) -> Result<Option<&
     }
 }
 
-/// Returns the coin, `computed` and `pattern`. `passing` describes the bits of the pattern.
+/// Returns the aggregates coin, `computed` and `pattern`. `passing` describes the bits of the pattern.
 pub(crate) fn plan(session: &Session, rule: &Rule, passing: &'static str) -> Vec<Aggregate> {
     let computed = Aggregate::exact(
         "computed",
@@ -81,7 +82,7 @@ pub(crate) fn copied(words: usize) -> usize {
     6 * (1 + words)
 }
 
-/// Part of one peer in the computation.
+/// The role of one peer in the computation.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) session: Session,
@@ -89,16 +90,17 @@ pub(crate) struct Check {
     pub(crate) me: Peer,
     words: Words,
     salt: Zeroizing<[u8; 32]>,
-    /// Names of the computing parties; if empty, the coin draws them.
+    /// Names of the peers that may compute; if empty, the coin draws the computing members.
     compute_names: Vec<String>,
     proves: bool,
     out: Excluded,
     seen: FirstCommitments,
-    /// Views that had an exchange of this peer: none begins twice, so that no stream is drawn twice.
+    /// Sums in whose exchange this peer has taken part. No exchange begins twice, because the same random
+    /// numbers would be used twice.
     begun: Mutex<BTreeSet<SumId>>,
 }
 
-/// This peer's words.
+/// The words that this peer contributes. They are erased from memory after use.
 struct Words(Zeroizing<Vec<u64>>);
 
 impl std::fmt::Debug for Words {
@@ -107,7 +109,7 @@ impl std::fmt::Debug for Words {
     }
 }
 
-/// A vector of copies of shares, put together.
+/// Shares that were combined from the copies in a vector.
 pub(crate) struct Put {
     pub(crate) shares: [Vec<u64>; 3],
     /// The peer that gave each of the six copies: its index plus one, or 0.
@@ -122,7 +124,7 @@ impl Put {
 }
 
 impl Check {
-    /// Makes a peer's part with these words of its rows.
+    /// Makes a peer's role, with the words that were computed from its rows.
     pub(crate) fn new(
         session: Session,
         rule: Rule,
@@ -153,8 +155,8 @@ impl Check {
         }
     }
 
-    /// Checks that a sum of `slot` may start over `members`: the exchange in slot `at`, or an opening after
-    /// it.
+    /// Checks that a sum of `slot` may start over `members`. It is the exchange in slot `at`, or an opening
+    /// in a later slot.
     pub(crate) fn allows(
         &self,
         at: u32,
@@ -175,7 +177,7 @@ impl Check {
         }
     }
 
-    /// Checks the exchange in slot `at`, or an opening of `words` words after it.
+    /// Checks the result of the exchange in slot `at`, or of an opening of `words` words in a later slot.
     pub(crate) fn check(&self, at: u32, slot: u32, words: usize, history: &History) -> Result<(), String> {
         match slot == at {
             true => self.trio(at, history).map(drop),
@@ -195,8 +197,8 @@ impl Check {
         Ok(parties::candidates(&coin, history.members(0), &named.map(Peer).collect::<Vec<_>>()))
     }
 
-    /// Returns the number and the commitment of each peer in the exchange of slot `at`. Only the slot
-    /// `computed` has words of 4 bytes.
+    /// Returns each peer's number among the computing members plus one (0 if it did not compute), and its
+    /// commitment, from the opened slot `at`. Only the slot `computed` has words of 4 bytes.
     fn announced(at: u32, history: &History) -> impl Iterator<Item = (u32, [u8; 32])> {
         let size = if at == COMPUTED { 4 } else { 8 };
         let vector = history.vector(at).map_or(&[][..], |bytes| bytes);
@@ -209,7 +211,7 @@ impl Check {
         })
     }
 
-    /// Returns the parties that computed in slot `at`.
+    /// Returns the three members that computed in slot `at`.
     fn trio(&self, at: u32, history: &History) -> Result<[Peer; 3], String> {
         let all = (0u16..).map(Peer).zip(Self::announced(at, history)).take(self.session.roster.len());
         let said: Vec<(Peer, u32)> =
@@ -221,7 +223,7 @@ impl Check {
         }
     }
 
-    /// Returns this peer's part in the exchange.
+    /// Returns this peer's source for the exchange.
     pub(crate) fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
         // A leader that starts a sum over too few members breaks a rule that `allows` checks. This peer then
         // takes no part in the sum.
@@ -252,8 +254,8 @@ impl Check {
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 
-    /// Returns this peer's copies of shares of slot `at`, the words of `range` of the result for which `keep`
-    /// is true. A peer that did not compute has none.
+    /// Returns this peer's copies of the shares from slot `at`. Only the words in `range` for which `keep` is
+    /// true are copied; all others are 0. If the peer did not compute, all words are 0.
     pub(crate) fn copies(
         &self,
         at: u32,
@@ -332,14 +334,14 @@ impl Check {
         Ok(put)
     }
 
-    /// Reads the pattern in `slot`, and whether two copies of every share were compared.
+    /// Reads the pattern in `slot`. Also returns whether two copies of every share were compared.
     pub(crate) fn pattern(&self, slot: u32, history: &History) -> Result<(Opened, bool), String> {
         let put = self.put_together(slot, self.rule.pattern_words(), history)?;
         let bits = add_up(&self.rule, put.shares.each_ref().map(|share| &share[..]));
         Ok((Opened::of(&self.rule, &bits), put.compared()))
     }
 
-    /// Checks that every party among the members of a slot gave its copies.
+    /// Checks that every computing member that is a member of the slot gave its copies.
     fn all_gave(&self, (at, slot): (u32, u32), words: usize, history: &History) -> Result<(), String> {
         let (Ok(trio), Some(_)) = (self.trio(at, history), history.vector(slot)) else { return Ok(()) };
         let put = self.put_together(slot, words, history)?;
@@ -348,7 +350,7 @@ impl Check {
             let gave = [put.holders[2 * number], put.holders[2 * ((number + 1) % 3) + 1]];
             if gave != [here; 2] {
                 return Err(format!(
-                    "{} computed, and gave no shares or others' shares",
+                    "{} computed, but gave no shares, or gave the shares of another peer",
                     self.session.name(peer)
                 ));
             }
@@ -369,12 +371,12 @@ impl Check {
     }
 }
 
-/// A vector that a peer makes alone, for the members of one view. A vector of [`Source::Own`] would also be
-/// used in the next view of the slot, which may have other members.
+/// A vector that a peer computes without messages, for the members of one view. [`Source::Own`] does not fit,
+/// because its vector is used again in the next view, which may have other members.
 pub(crate) struct Alone(Option<Job>);
 
 impl Alone {
-    /// Makes a part that carries out `run`, with an estimate of its operations.
+    /// Makes a source that calls `run`. `operations` is the estimated number of operations.
     pub(crate) fn source(operations: u64, run: impl Fn() -> Bytes + Send + Sync + 'static) -> Source {
         let run = move || -> Done { Arc::new(run()) };
         Source::Exchange(Box::new(Self(Some(Job::new(operations, run)))))

@@ -1,21 +1,22 @@
 //! Finds columns that look wrong compared with those of all peers: other units, or a constant.
 //!
 //! Findings are shown only to the peer that owns the rows. The tests are chosen so that honest
-//! differences between peers are not reported as mistakes (the thresholds are estimates). Let n be the
-//! number of rows here and N, M and S the number, mean and deviation of the rows at the others:
+//! differences between peers are not reported as mistakes (the thresholds are estimates). Let n be the number
+//! of rows here. Let N, M and S be the number, mean and deviation of the rows at all other peers:
 //!
 //! - **mean**: the mean here is more than [`FAR`] S from M, and more than [`UNLIKELY`] S sqrt(1/n + 1/N);
 //! - **scale**: the deviation here is more than [`SCALE`] times S, or less than S / [`SCALE`];
-//! - **constant**: the column here has one value c, although rows like the others' would have another.
-//!   The first two moments of the others leave at least the share p = (M - c)^2 / (S^2 + (M - c)^2) of
-//!   other values (Cauchy-Schwarz), and n p is at least [`EXPECTED`].
+//! - **constant**: the column here has one value c, although rows like those of the other peers would have
+//!   more than one value. By M and S, at least the share p = (M - c)^2 / (S^2 + (M - c)^2) of the other
+//!   peers' values differ from c (Cauchy-Schwarz). The column is reported if n p is at least [`EXPECTED`].
 //!
-//! "The others" is the opened sum minus this peer's own part. A few codes such as -999 at another peer
-//! make S so large that **mean** finds nothing, and that every honest deviation looks small. So mean and
-//! scale are also tested with the moments of all peers' [typical rows](sums), which such codes do not
-//! shift. S is then their deviation divided by [`QUARTER`]. In that test at most [`BEYOND`] of the rows
-//! here may be on the others' side of M: values that are rare at one peer and frequent at another are not
-//! other units. A small deviation here is then not a finding if typical rows spread alike.
+//! "The others" is the opened sum minus this peer's own part. If another peer has a few codes such as -999, S
+//! is so large that **mean** finds nothing and every honest deviation looks small. So mean and scale are also
+//! tested with the moments of all peers' [typical rows](sums), which such codes do not change. S is then the
+//! deviation of the typical rows divided by [`QUARTER`]. In that test a mean is reported only if at most the
+//! share [`BEYOND`] of the rows here lie beyond M: a value that is rare at one peer and frequent at another
+//! does not mean other units. A small deviation here is not reported if the typical rows here and at the
+//! others have similar deviations.
 //!
 //! Findings from this peer's rows alone are in [`flyswarm_data::notices`].
 
@@ -26,20 +27,21 @@ use flyswarm_data::notices::listed;
 use flyswarm_data::scaling::sums::{self, typical_rows};
 use flyswarm_data::scaling::{ColumnSums, Moments, moments};
 
-/// Deviations between means. Rows of two classes are seldom that far apart.
+/// Number of deviations between two means that is reported. The means of two classes seldom differ by this
+/// number.
 pub(crate) const FAR: f64 = 6.0;
-/// Standard errors between means.
+/// Number of standard errors between two means that is reported.
 pub(crate) const UNLIKELY: f64 = 8.0;
-/// Ratio of deviations. Kilo is 1,000.
+/// Ratio of two deviations that is reported. A wrong unit prefix such as kilo gives a ratio of 1,000.
 pub(crate) const SCALE: f64 = 100.0;
-/// Number of rows with other values that should have been seen.
+/// Expected number of rows with other values from which on a constant is reported.
 pub(crate) const EXPECTED: f64 = 20.0;
-/// Deviation of typical rows of a normal distribution: the mean of its second quarter is 0.325 deviations
-/// from its middle.
+/// Deviation of typical rows, in deviations of all rows, if the rows have a normal distribution: the mean of
+/// the second quarter of its values is 0.325 deviations below the median.
 pub(crate) const QUARTER: f64 = 0.325;
-/// Share of the rows here that may be on the others' side of their middle.
+/// Largest share of the rows here that may lie beyond the mean of the other peers.
 pub(crate) const BEYOND: f64 = 0.05;
-/// Number of rows below which means, scales and constants are not compared.
+/// With fewer rows than this, nothing is compared.
 pub(crate) const FEWEST_ROWS: u64 = 10;
 
 /// Anomaly of a column.
@@ -49,15 +51,15 @@ pub(crate) enum Anomaly {
     Mean(f64, f64, f64),
     /// Deviation here, divided by that of the others.
     Scale(f64),
-    /// Single value here, and mean and deviation of the others.
+    /// The only value here, and mean and deviation of the others.
     Constant(f64, f64, f64),
 }
 
 /// Index of a column, from 0, and its anomaly.
 pub(crate) type Finding = (usize, Anomaly);
 
-/// Returns the columns of `data` that are far from the others'. `opened` has the words of [`ColumnSums`]
-/// with squares. If `counted` is true, those of `data` are part of them.
+/// Returns the columns of `data` that differ much from those of the other peers. `opened` has the opened
+/// words of [`ColumnSums`], with squares. If `counted` is true, the words of `data` are part of this sum.
 #[must_use]
 pub(crate) fn compare(data: &Dataset, opened: &[Wide], counted: bool) -> Vec<Finding> {
     let features = data.features();
@@ -69,7 +71,7 @@ pub(crate) fn compare(data: &Dataset, opened: &[Wide], counted: bool) -> Vec<Fin
         let rest = all.iter().zip(own).map(|(all, own)| if counted { all.wrapping_sub(*own) } else { *all });
         Moments::from_words(&rest.collect::<Vec<_>>(), features).ok()
     };
-    // Without rows on both sides there is nothing to compare.
+    // If this peer or all others have no rows, there is nothing to compare.
     let (Ok(here), Some(there)) = (Moments::from_words(own, features), others(all, own)) else {
         return Vec::new();
     };
@@ -105,12 +107,13 @@ impl Column {
         Some(Self { mean: *moments.means.get(column)?, deviation: f64::sqrt(*variance) })
     }
 
-    /// Returns whether both are constant with the same value, such as the 0 of most rows.
+    /// Returns whether both columns are constant and have the same value. For example, the typical rows of a
+    /// sparse column are all 0.
     fn same(self, other: Self) -> bool {
         self.deviation == 0.0 && other.deviation == 0.0 && self.mean == other.mean
     }
 
-    /// Returns whether both have a deviation, neither much larger than the other.
+    /// Returns whether both deviations are above 0, and neither is much larger than the other.
     fn spreads_like(self, other: Self) -> bool {
         let ratio = self.deviation / other.deviation;
         self.deviation > 0.0 && other.deviation > 0.0 && (1.0 / SCALE..=SCALE).contains(&ratio)
@@ -123,8 +126,8 @@ fn typical(data: &Dataset) -> Option<Moments> {
     Moments::from_words(&moments(&rows, true), data.features()).ok()
 }
 
-/// Finds an anomaly of a column from all rows. The last argument has the number of rows here and at the
-/// others.
+/// Finds an anomaly of a column from all rows. The last argument is the number of rows here and the number of
+/// rows at the others.
 fn plain(here: Column, there: Column, (own, others): (u64, u64)) -> Option<Anomaly> {
     let (n, others) = (own as f64, others as f64);
     let apart = f64::abs(here.mean - there.mean);
@@ -162,7 +165,7 @@ fn robust(data: &Dataset, column: usize, here: Column, there: Column) -> Option<
 /// Returns one line for each kind of finding. `names` may be empty.
 #[must_use]
 pub(crate) fn lines(findings: &[Finding], names: &[String]) -> Vec<String> {
-    /// What to do.
+    /// Advice for the user.
     const CONVERT: &str = "; if so, convert the values in a map file (--map): `factor` in [columns.NAME]";
     type Kind = (fn(&Anomaly) -> bool, &'static str, &'static str);
     let kinds: [Kind; 3] = [
@@ -196,8 +199,8 @@ impl std::fmt::Display for Anomaly {
             Self::Mean(mean, theirs, deviation) => {
                 write!(f, "(mean {mean:.4}, at the others {theirs:.4} +- {deviation:.4})")
             }
-            Self::Scale(ratio) if *ratio > 1.0 => write!(f, "({ratio:.0} times as widely)"),
-            Self::Scale(ratio) => write!(f, "(the others' {:.0} times as widely)", 1.0 / ratio),
+            Self::Scale(ratio) if *ratio > 1.0 => write!(f, "({ratio:.0} times the others' deviation)"),
+            Self::Scale(ratio) => write!(f, "(the others' deviation is {:.0} times as large)", 1.0 / ratio),
             Self::Constant(value, theirs, deviation) => {
                 write!(f, "(always {value}, at the others {theirs:.4} +- {deviation:.4})")
             }

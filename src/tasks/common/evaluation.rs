@@ -1,25 +1,25 @@
-//! Predicts held-out rows in three ways: with the swarm's model, with the model of the peer's own rows,
-//! and with the nearest rows of the peer (spec, section 15.4).
+//! Predicts a peer's held-out rows in three ways: with the model of all peers, with a model of the peer's own
+//! rows, and with the nearest of the peer's own rows (spec, section 15.4).
 
 use bytes::Bytes;
 use flyswarm_learn::model::comparison::Comparison;
 use flyswarm_learn::model::figures::{Figures, Gain, Sums};
 
-/// Number of neighbours that vote.
+/// Number of nearest rows whose classes are counted for a prediction.
 pub(crate) const NEIGHBOURS: usize = 5;
 
-/// Results of predicting held-out rows. Results of several peers add up.
+/// Results of predicting held-out rows. The results of several peers can be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Evaluation {
-    /// Sums for the model of all peers' other rows.
+    /// Sums for the model of the training rows of all peers.
     pub(crate) swarm: Sums,
-    /// Sums for the model of the peer's own other rows.
+    /// Sums for the model of the peer's own training rows.
     pub(crate) alone: Sums,
-    /// Sums for the nearest of the peer's other rows.
+    /// Sums for the nearest of the peer's own training rows.
     pub(crate) neighbours: Sums,
-    /// Rows of each class that only the swarm's model predicts correctly, and that only the other
-    /// predictor does. The other predictor is first the model of the peer's own rows, then its nearest
-    /// neighbours.
+    /// For each class, two numbers of rows: those that only the model of all peers predicts correctly, and
+    /// those that only the compared predictor does. The compared predictor is the model of the peer's own
+    /// rows in the first list, and the nearest neighbours in the second.
     pub(crate) apart: [Vec<[u64; 2]>; 2],
 }
 
@@ -36,8 +36,8 @@ impl Evaluation {
         Self { swarm: sums(true), alone: sums(false), neighbours: sums(false), apart }
     }
 
-    /// Makes the results of rows with these labels from the swarm's sums and each row's predicted class
-    /// in the three ways.
+    /// Makes the results of rows with these labels. `swarm` has the sums for the model of all peers. The
+    /// three lists have the predicted class of each row in each of the three ways.
     pub(crate) fn of(labels: &[u16], swarm: Sums, [by_swarm, by_alone, by_nearest]: [&[u16]; 3]) -> Self {
         let classes = swarm.class_rows().len();
         let apart = [by_alone, by_nearest].map(|other| {
@@ -53,7 +53,7 @@ impl Evaluation {
         Self { swarm, alone: sums(by_alone), neighbours: sums(by_nearest), apart }
     }
 
-    /// Returns the words of the slot: the part of this peer's results that others may see.
+    /// Returns the words of the slot: those of this peer's results that other peers may see.
     pub(crate) fn to_bytes(&self) -> Bytes {
         let Self { swarm, alone, neighbours, apart } = self;
         let sums = [swarm.shown().words(), alone.words(), neighbours.words()].concat();
@@ -61,7 +61,7 @@ impl Evaluation {
         sums.into_iter().chain(apart).flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Reads the words of the slot. Returns `None` if they are not the sums of any rows.
+    /// Reads the words of the slot. Returns `None` if no rows can have these sums.
     pub(crate) fn from_bytes(classes: usize, bytes: &[u8]) -> Option<Self> {
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         let (swarm, rest) = words.split_at_checked(Sums::length(classes, true))?;
@@ -74,12 +74,13 @@ impl Evaluation {
         found.agrees().then_some(found)
     }
 
-    /// Returns whether all three may be results of the same rows.
+    /// Returns whether all three predictors may have been tested on the same rows.
     fn agrees(&self) -> bool {
         [&self.alone, &self.neighbours].into_iter().zip(&self.apart).all(|(other, apart)| {
             let right = self.swarm.class_right().into_iter().zip(other.class_right());
             let same = |((one, other), &[won, lost]): ((u64, u64), &[u64; 2])| {
-                // The number of rows that both predict correctly is the same from both sides.
+                // The number of rows that both predictors get right must be the same, computed from either
+                // predictor.
                 let both = one.checked_sub(won);
                 both.is_some() && both == other.checked_sub(lost)
             };
@@ -89,7 +90,7 @@ impl Evaluation {
         })
     }
 
-    /// Returns the figures for receipts and reports; `None` without rows. `positive` is the session's
+    /// Returns the figures for receipts and reports; `None` if there are no rows. `positive` is the session's
     /// positive class.
     pub(crate) fn compared(&self, classes: &[String], positive: Option<u16>) -> Option<Comparison> {
         let figures = |sums| Figures::new(classes, sums, positive);

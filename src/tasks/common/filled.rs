@@ -1,8 +1,8 @@
 //! Fills missing values with the mean or the most frequent level over all peers (spec, section 15g).
 //!
-//! Two slots follow the coin of any task. `values` counts the peers that have any value of each such
-//! column, and `fills` has sums over these values. With them each peer fills its rows. The task then runs
-//! as if its rows had been complete, and never sees the two slots.
+//! If a session fills columns, two slots follow the coin. For each column to fill, `values` counts the peers
+//! that have at least one value, and `fills` has sums over the values of all peers. Each peer fills its rows
+//! with these sums. The task then runs as if its rows had been complete, and never sees the two slots.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ const FILLS: u32 = 2;
 /// Number of slots that the task does not see.
 const SLOTS: u32 = 2;
 
-/// Returns the description of the columns to fill, if the session has any.
+/// Returns the description of the session's table if it has columns to fill.
 fn waiting(session: &Session) -> Option<&Arc<TableSchema>> {
     session.data.preparation.as_ref().filter(|preparation| preparation.pooled_words() > 0)
 }
@@ -37,7 +37,7 @@ pub(crate) fn slots(session: &Session) -> u32 {
     if waiting(session).is_some() { SLOTS } else { 0 }
 }
 
-/// Returns the plan of the whole session for the plan of its task.
+/// Returns the plan of the whole session, made from the plan of its task.
 pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate> {
     if let Some(preparation) = waiting(session) {
         let columns = preparation.pooled().count() as u64;
@@ -99,9 +99,9 @@ struct Filled {
     rows: Rows,
     secret: Zeroizing<[u8; 32]>,
     build: Arc<Build>,
-    /// Task with the rows with gaps, for methods that depend on the session alone.
+    /// Task with the incomplete rows, for methods that depend only on the session.
     unfilled: Arc<dyn Task>,
-    /// Task with the filled rows, after they were filled.
+    /// Task with the filled rows. It is set when the rows have been filled.
     task: OnceLock<Arc<dyn Task>>,
 }
 
@@ -129,8 +129,8 @@ impl Filled {
         waiting(&self.session).map(|preparation| &**preparation).ok_or_else(|| "no column is filled".into())
     }
 
-    /// Checks that each column has at least the required number of peers with a value. `lost` of the
-    /// counted peers may be gone.
+    /// Checks that each column has at least the required number of peers with a value. `lost` of the counted
+    /// peers are gone, and they may be among those with a value.
     fn enough(&self, history: &History, lost: usize) -> Result<(), String> {
         let minimum = usize::from(self.session.privacy.min_contributors);
         let Some(values) = history.vector(VALUES) else { return Ok(()) };
@@ -185,7 +185,7 @@ impl Task for Filled {
     }
 
     fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        // The result of an exchange contains everything of the rows that the contribution contains.
+        // The result of an exchange uses the same rows as the contribution.
         self.task
             .get()
             .unwrap_or(&self.unfilled)

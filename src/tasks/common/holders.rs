@@ -1,5 +1,6 @@
-//! Counts the peers that have rows of each class in a sealed sum before training. So no sum shows the
-//! rows of a single peer (spec, section "Task flynn", aggregate `holders`).
+//! Before training, a sealed sum counts the peers that have rows of each class. A session in which too few
+//! peers have a class ends, so that no sum shows the rows of a single peer (spec, section "Task flynn",
+//! aggregate `holders`).
 
 use bytes::Bytes;
 
@@ -9,8 +10,8 @@ use crate::protocol::context::Aggregate;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 
-/// Slot of `holders` if no draw comes before it. Word 0 counts members with rows, word 1 + l those with
-/// rows of class l.
+/// Slot of `holders` if the session does not draw peers before it. Word 0 counts the members with rows, word
+/// 1 + l the members with rows of class l.
 pub(crate) const HOLDERS: u32 = 1;
 
 /// Returns the aggregate. `classes` is 0 if the task does not use classes.
@@ -27,13 +28,13 @@ pub(crate) fn aggregate(classes: usize) -> Aggregate {
     Aggregate::exact("holders", 4, 1 + classes as u64, is, reveals)
 }
 
-/// Returns a peer's words.
+/// Returns the words of a peer for the count.
 pub(crate) fn vector(classes: usize, data: &Dataset) -> Bytes {
     words(data.rows() as u64, &data.class_counts(classes))
 }
 
-/// Returns a peer's words, followed for each class by whether the peer holds out rows of it. If the task
-/// asks for `many`, a last word says whether the peer holds out at least that many rows.
+/// Returns the words of a peer for the count, then one word for each class: 1 if the peer holds out rows of
+/// this class. If `many` is given, the last word is 1 if the peer holds out at least this number of rows.
 pub(crate) fn vector_with(classes: usize, data: &Dataset, held_out: &Dataset, many: Option<u64>) -> Bytes {
     let out = held_out.class_counts(classes).into_iter().map(|rows| rows > 0);
     let out = out.chain(many.map(|many| held_out.rows() as u64 >= many));
@@ -49,8 +50,8 @@ pub(crate) fn holding_out(session: &Session, at: u32, opened: &[Bytes]) -> Vec<u
     (0..classes).map(word).collect()
 }
 
-/// Returns for each class whether enough peers hold out rows of it. `lost` of the counted peers may be
-/// gone. Only rows of such classes are scored.
+/// Returns for each class whether enough peers hold out rows of it, even if `lost` of them are gone. Only
+/// rows of such classes are scored.
 pub(crate) fn scored(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Vec<bool> {
     // The minimum is at least 1.
     let minimum = usize::from(session.privacy.min_contributors);
@@ -58,13 +59,13 @@ pub(crate) fn scored(session: &Session, at: u32, opened: &[Bytes], lost: usize) 
     holding_out(session, at, opened).into_iter().map(enough).collect()
 }
 
-/// Counts the peers that were counted in the slot `at` but are not among `members`.
+/// Returns the number of peers that were counted in the slot `at` but are not among `members`.
 pub(crate) fn lost(at: u32, history: &History, members: &[Peer]) -> usize {
     history.members(at).iter().filter(|peer| !members.contains(peer)).count()
 }
 
-/// Checks that a sum over held-out rows may be started over `members`: enough of the peers that hold out
-/// rows of each `scored` class must be left.
+/// Checks that a sum over held-out rows may be started over `members`. For each `scored` class, enough of the
+/// peers that hold out rows of it must be left.
 pub(crate) fn allows_scored(
     session: &Session,
     (at, scored): (u32, Vec<bool>),
@@ -85,7 +86,7 @@ pub(crate) fn allows_scored(
     Ok(())
 }
 
-/// Returns the words of a peer, from its number of rows and of rows of each class.
+/// Returns the words of a peer, made from its number of rows and its number of rows of each class.
 pub(crate) fn words(rows: u64, of_classes: &[u64]) -> Bytes {
     let held = std::iter::once(&rows).chain(of_classes);
     held.flat_map(|&rows| u32::from(rows > 0).to_le_bytes()).collect()
@@ -113,8 +114,8 @@ pub(crate) fn fits(session: &Session, data: &Dataset) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a sum that counts every row once cannot wrap, given the capacity of 32-bit words, or
-/// returns the reason.
+/// Checks that the peer has few enough rows: a sum of 32-bit words that counts every row once must not
+/// overflow. Otherwise returns the reason.
 pub(crate) fn fits_ring(
     session: &Session,
     data: &Dataset,
@@ -129,8 +130,8 @@ pub(crate) fn fits_ring(
     }
 }
 
-/// Refuses rows of a class that no peer had when the holders were counted in the slot `at`. A peer that
-/// came later would be the only holder of that class.
+/// Refuses rows of a class that no peer had when the slot `at` counted the holders. Otherwise a peer that
+/// came later would be the only one with rows of that class.
 pub(crate) fn refuse_uncounted(
     session: &Session,
     at: u32,
@@ -166,8 +167,8 @@ pub(crate) fn allows(
     enough(session, HOLDERS, history.vectors(), lost(HOLDERS, history, members))
 }
 
-/// Checks that each class has the required number of holders, by the words of the slot `at`. `lost` of
-/// the counted peers may be gone.
+/// Checks in the words of the slot `at` that enough peers have rows of each class, even if `lost` of them are
+/// gone.
 pub(crate) fn enough(session: &Session, at: u32, opened: &[Bytes], lost: usize) -> Result<(), String> {
     let minimum = usize::from(session.privacy.min_contributors);
     let Some(holders) = opened.get(at as usize) else { return Ok(()) };

@@ -1,15 +1,15 @@
-//! Protections of a session, which every task has unless it opts out of one by name.
+//! Protections of a session. A task has all of them, except those that it opts out of by name.
 //!
-//! - **contributors**: a slot after the coin counts the members that have rows, and rows of each class.
-//!   If there are fewer than `privacy.min_contributors`, the session ends. A peer that comes later may
-//!   not bring a class that no peer had.
-//! - **columns**: a slot opens the means and spreads of all rows. Each peer compares its columns with
-//!   them before it sends anything computed from its columns.
+//! - **contributors**: a slot after the coin counts the members that have rows, and the members that have
+//!   rows of each class. If a number is less than `privacy.min_contributors`, the session ends. A peer that
+//!   comes later may not have a class that no peer had before.
+//! - **columns**: a slot opens the means and spreads of all rows. Each peer compares its columns with these
+//!   values before it sends anything else that is computed from its columns.
 //! - **capacity**: a peer with more rows than a sum can count is refused.
 //! - **imputation**: missing values are filled from the values of all peers ([`filled`]).
 //!
-//! The wrapper is made in one place, [`SessionTask::make`](crate::tasks::SessionTask::make). It adds the
-//! slots that the task does not have itself. The task sees neither these slots nor their opened vectors.
+//! [`SessionTask::make`](crate::tasks::SessionTask::make) wraps every task in [`Protected`]. The wrapper adds
+//! the slots that the task does not have itself. The task sees neither these slots nor their opened vectors.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -32,7 +32,8 @@ use crate::tasks::{History, Labels, Outcome, RowUse, Rows, Task, Work};
 /// State of a protection in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// The wrapper protects the task. It adds the slots that it needs, unless the task has them itself.
+    /// The wrapper protects the task. The wrapper adds the slots of the protection, unless the task has them
+    /// itself.
     On,
     /// The task protects itself, in this way. The wrapper adds no slot.
     ByTask(&'static str),
@@ -48,7 +49,7 @@ impl Protection {
     }
 }
 
-/// The protections of a task.
+/// For each protection, whether the task has it and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protections {
     /// Requires that enough members have rows, and rows of each class.
@@ -70,14 +71,14 @@ impl Protections {
         imputation: Protection::On,
     };
 
-    /// Returns no protections, for one reason.
+    /// Opts out of all protections, for one reason.
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         let out = Protection::OptOut(reason);
         Self { contributors: out, columns: out, capacity: out, imputation: out }
     }
 
-    /// Describes the effect of each protection in a session of this task, for people.
+    /// Describes the effect of each protection in this session, in a text for people.
     pub(crate) fn told(self, session: &Session) -> Vec<(&'static str, String)> {
         let minimum = session.privacy.min_contributors;
         let private = session.privacy.noise.is_some();
@@ -115,16 +116,15 @@ impl Protections {
 /// Slots of a task's own plan that serve a protection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnSlots {
-    /// Slot that counts the members with rows, and with rows of each class: word 0 counts rows, word 1 +
-    /// l those of class l.
+    /// Slot that counts the members with rows (word 0), and the members with rows of class l (word 1 + l).
     pub contributors: Option<u32>,
     /// Slot with the means and spreads of all columns.
     pub moments: Option<u32>,
 }
 
 impl OwnSlots {
-    /// Finds the slots in a plan. `contributors` is the name of the slot of contributors, if the plan has
-    /// one; the slot of the moments is "moments".
+    /// Finds the slots in a plan. `contributors` is the name of the slot that counts the contributors, if the
+    /// plan has one. The slot of the moments has the name "moments".
     pub(crate) fn of(plan: &[Aggregate], contributors: &str) -> Self {
         let slot = |name: &str| (0u32..).zip(plan).find(|(_, each)| each.name == name).map(|(slot, _)| slot);
         Self { contributors: slot(contributors), moments: slot("moments") }
@@ -134,17 +134,18 @@ impl OwnSlots {
 /// Positions of the protections in the plan of the whole session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Layout {
-    /// First slot that was added, and number of added slots.
+    /// First slot that the wrapper added, and number of slots that it added.
     first: u32,
     added: u32,
-    /// Flags of whether the two slots below were added.
+    /// Two flags: true if the wrapper added the first, and the second, of the two slots below.
     adds: (bool, bool),
     contributors: Option<u32>,
     moments: Option<u32>,
 }
 
 impl Layout {
-    /// Computes the positions for a task with these protections and these slots in its own plan.
+    /// Computes the positions for a task that has these protections, and that has the slots `own` in its own
+    /// plan.
     fn new(session: &Session, protections: Protections, own: OwnSlots) -> Self {
         let exact = session.privacy.noise.is_none();
         let adds = |protection: Protection, wanted: bool, slot: Option<u32>| {
@@ -168,7 +169,7 @@ impl Layout {
         }
     }
 
-    /// Returns the slot number in the task's own plan; `None` if the slot was added.
+    /// Returns the slot number in the task's own plan; `None` if the wrapper added the slot.
     fn inner(self, slot: u32) -> Option<u32> {
         if slot < self.first {
             return Some(slot);
@@ -185,12 +186,12 @@ impl Layout {
     }
 }
 
-/// Returns the number of classes for counting the contributors.
+/// Returns the number of classes whose contributors are counted.
 fn classes(session: &Session, labels: Labels) -> usize {
     if labels == Labels::None { 0 } else { session.data.classes.len() }
 }
 
-/// Returns the plan of the whole session for the plan of its task.
+/// Returns the plan of the whole session, made from the plan of its task.
 pub(crate) fn plan(
     session: &Session,
     (protections, own, labels): (Protections, OwnSlots, Labels),
@@ -216,7 +217,7 @@ pub struct Protected {
     protections: Protections,
     own: OwnSlots,
     layout: Layout,
-    /// Key for hashes of rows, which stay at this peer.
+    /// Key for the hashes of this peer's rows. The hashes do not leave this peer.
     key: Option<[u8; 32]>,
     /// True if the program that made the task reads rows that are not in `rows`.
     reads_rows: bool,
@@ -228,7 +229,7 @@ pub struct Protected {
 }
 
 impl Protected {
-    /// Wraps `task` with these rows.
+    /// Wraps the `task` of a peer that has these rows.
     ///
     /// # Errors
     /// If the rows do not fit the session.
@@ -271,21 +272,20 @@ impl Protected {
         Ok(Self { reads_rows: true, ..Self::new(task, session, part, guards)? })
     }
 
-    /// Returns the task with a key. Its outcome then lists the rows that it was trained on, by hashes
-    /// under this key.
+    /// Returns the task with a key. The outcome of the task then has a keyed hash of each row that the result
+    /// was trained on.
     #[must_use]
     pub(crate) fn keyed(self, key: [u8; 32]) -> Self {
         Self { key: Some(key), ..self }
     }
 
-    /// Returns the task with this setting. If `strict` is true, a column that looks wrong ends the
-    /// session for this peer.
+    /// Sets `strict`. If it is true, this peer leaves the session if one of its columns looks wrong.
     #[must_use]
     pub(crate) fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }
 
-    /// Returns the findings of the comparison since the last call, a line each.
+    /// Returns the findings of the comparison since the last call, one line for each.
     #[must_use]
     pub(crate) fn take_findings(&self) -> Vec<String> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
@@ -306,7 +306,7 @@ impl Protected {
         filled::rows(&self.session, &self.rows, history)
     }
 
-    /// Returns hashes of the training rows of the result with this digest.
+    /// Returns hashes of the rows of this peer that the result with this digest was trained on.
     fn learnt(&self, result: [u8; 32], history: &History) -> Option<LearntRows> {
         let rows = self.learnt_rows(history)?;
         let mut learnt = LearntRows::new(result, self.key?);
@@ -316,8 +316,8 @@ impl Protected {
         Some(learnt)
     }
 
-    /// Compares this peer's columns with those of all peers. Its report shows the result. Returns `None`
-    /// if no spreads were opened.
+    /// Compares this peer's columns with those of all peers. The peer's report shows the comparison. Returns
+    /// `None` if no deviations were opened.
     fn beside(&self, history: &History) -> Option<Beside> {
         let Rows { data, .. } = self.filled(history).ok()?;
         let opened = self.opened(history)?;
@@ -326,7 +326,7 @@ impl Protected {
         Some(Beside::moments(&data, &known.columns, &pool)?.dated(known.preparation.as_deref()))
     }
 
-    /// Checks the columns before this peer sends anything computed from them.
+    /// Compares the columns before this peer sends anything else that is computed from them.
     fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
         let compares = self.session.data.checks.compare;
         let Some(at) = self.moments().filter(|&at| compares && slot > at) else { return Ok(()) };
@@ -347,7 +347,8 @@ impl Protected {
         }
     }
 
-    /// Checks this peer's classes before it contributes to a sum after the contributors were counted.
+    /// If the contributors have been counted, checks before a contribution that all of this peer's classes
+    /// were counted.
     fn check_counted(&self, slot: u32, history: &History) -> Result<(), String> {
         let Some(at) = self.layout.contributors.filter(|&at| slot > at) else { return Ok(()) };
         let own = class_rows(&self.rows, classes(&self.session, self.labels));
@@ -380,7 +381,7 @@ fn fits(session: &Session, rows: &Rows, labels: Labels) -> Result<(), String> {
     }
 }
 
-// The lint requires that a method added to `Task` is handled here as well.
+// With this lint, a new method of `Task` must be forwarded here.
 #[deny(clippy::missing_trait_methods)]
 impl Task for Protected {
     fn plan(&self) -> Vec<Aggregate> {
@@ -403,7 +404,7 @@ impl Task for Protected {
     }
 
     fn noisy_contribution(&self, slot: u32, history: &History, rng: &mut Rng) -> Result<Bytes, String> {
-        let inner = self.layout.inner(slot).ok_or("a protection has no noise")?;
+        let inner = self.layout.inner(slot).ok_or("the slot of a protection has no noise")?;
         self.task.noisy_contribution(inner, &self.layout.seen(history), rng)
     }
 
@@ -423,7 +424,7 @@ impl Task for Protected {
     }
 
     fn contribution_from_exchange(&self, slot: u32, result: &Bytes) -> Result<Bytes, String> {
-        let inner = self.layout.inner(slot).ok_or("a protection has no exchange")?;
+        let inner = self.layout.inner(slot).ok_or("the slot of a protection has no exchange")?;
         self.task.contribution_from_exchange(inner, result)
     }
 

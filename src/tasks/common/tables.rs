@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-/// A table: its title, and its lines; the first is the head.
+/// A table: its title and its rows of cells. The first row has the headings.
 pub(crate) type Table = (String, Vec<Vec<String>>);
 
-/// Returns tables for the report page, each with its caption.
+/// Returns the tables as JSON for the report page, each with its caption.
 pub(crate) fn pages<'a>(tables: &[Table], captions: impl IntoIterator<Item = &'a str>) -> Value {
     let page = |((title, lines), caption): (&Table, &str)| json!({"title": title, "caption": caption, "lines": lines});
     tables.iter().zip(captions).map(page).collect()
 }
 
-/// Returns tables as CSV, with an empty line between two tables. A cell that a spreadsheet would take for a
-/// formula begins with an apostrophe.
+/// Returns tables as CSV, with an empty line between two tables. If a spreadsheet would read a cell as a
+/// formula, the cell gets an apostrophe in front.
 pub(crate) fn csv(tables: &[Table]) -> String {
     let cell = |cell: &String| {
         let number = |rest: &str| rest.is_empty() || rest.starts_with(|first: char| first.is_ascii_digit());

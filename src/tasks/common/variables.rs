@@ -1,5 +1,5 @@
-//! Columns of the session as the tasks `summary` and `glm` use them: factors with levels, numbers in steps of
-//! a grid.
+//! Columns of the session as the tasks `summary` and `glm` use them: factors with levels, and numbers that
+//! are rounded to the steps of a grid.
 
 use flyswarm_data::prepare::{ColumnSpec, Fill, Kind};
 use flyswarm_glm::MOST_STEPS;
@@ -7,7 +7,7 @@ use flyswarm_mpc::shares::cells::BUCKETS;
 
 use crate::session::DataSpec;
 
-/// A field of the session file that is refused: its name, its value and the limit.
+/// A field of the session file that is refused: its name, its value, and what is allowed.
 pub(crate) type Refusal = (String, String, String);
 
 pub(crate) fn refusal(field: &str, value: impl std::fmt::Display, limit: &str) -> Refusal {
@@ -19,12 +19,12 @@ pub(crate) fn refusal(field: &str, value: impl std::fmt::Display, limit: &str) -
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) kind: SourceKind,
-    /// Index of its first number in a row, and of the number that marks missing values.
+    /// Index of the column's first number in a row.
     pub(crate) place: usize,
     pub(crate) indicator: Option<usize>,
-    /// True if a missing value is a row without a level.
+    /// True if a row has no level when its value is missing.
     pub(crate) no_level: bool,
-    /// True if missing values are replaced without a mark.
+    /// True if missing values are replaced, and no number of the row marks them.
     pub(crate) fills: bool,
 }
 
@@ -34,11 +34,11 @@ pub(crate) enum SourceKind {
     Date,
     Ordinal(Vec<String>),
     Category(Vec<String>),
-    /// Numbers 0 and 1, as an outcome.
+    /// An outcome with the numbers 0 and 1.
     Binary,
 }
 
-/// A value of a row that counts: the level of a factor, or steps of a grid.
+/// A value of a row: the level of a factor, or a number of steps of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Level(usize),
@@ -61,7 +61,7 @@ impl Source {
 }
 
 impl Variable {
-    /// Makes a variable; the step of a date is at least a day.
+    /// Makes a variable. The step of a date is at least one day.
     pub(crate) fn new(source: Source, grid: f64) -> Self {
         let grid = if source.kind == SourceKind::Date { grid.max(1.0) } else { grid };
         Self { source, grid }
@@ -129,13 +129,13 @@ impl Variable {
     }
 }
 
-/// Returns the bucket of a number of steps: numbers with few values have different buckets.
+/// Returns the bucket of a number of steps. If a column has few values, each of them has its own bucket.
 pub(crate) fn bucket(steps: i64) -> usize {
     const { assert!(BUCKETS == 16) };
     ((steps as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
-/// Splits a term at a colon into names of columns. A column may have a colon in its name.
+/// Splits a term into names of columns at its colon. The name of a column may itself have a colon.
 pub(crate) fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
     let known = |name: &str| sources.iter().any(|source| source.name == name);
     if known(term) {
@@ -149,7 +149,7 @@ pub(crate) fn split<'a>(term: &'a str, sources: &[Source]) -> Vec<&'a str> {
         .unwrap_or_default()
 }
 
-/// Returns the columns of the session for a task.
+/// Returns the columns of the session as this task uses them.
 pub(crate) fn sources(task: &str, data: &DataSpec) -> Result<Vec<Source>, Refusal> {
     let mut all = Vec::new();
     match &data.preparation {

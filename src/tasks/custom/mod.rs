@@ -1,4 +1,5 @@
-//! A task from outside this crate in a session file: its name, and parameters that only its program reads.
+//! The entry of a task from outside this crate in a session file: the task's name, and parameters that only
+//! the task's own program reads.
 
 use std::fmt::{self, Write};
 
@@ -16,19 +17,19 @@ const NAME_LIMIT: usize = 64;
 /// The most parameters, in bytes.
 const BYTES_LIMIT: usize = 64 << 10;
 
-/// A task that a program outside this crate brings along. Peers agree on the name and the bytes, as on every
-/// field; only that program knows what the bytes mean.
+/// A task that a program outside this crate provides. All peers have the same name and bytes, as with every
+/// field. Only that program knows what the bytes mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomSpec {
     /// The name of the task: 1 to 64 characters of `a` to `z`, `0` to `9` and `-`.
     pub name: String,
-    /// The task's parameters, in an encoding of its own: at most 64 KiB. Default: none.
+    /// The task's parameters, in the task's own encoding: at most 64 KiB. Default: none.
     pub bytes: Vec<u8>,
 }
 
-/// The task's line of the registry.
+/// The task's entry in the registry.
 pub static KIND: TaskKind = TaskKind {
-    digest_covers: "the rows that the program was given; what the task reads itself it does not cover",
+    digest_covers: "the rows that the program was given, but no data that the task reads itself",
     ..TaskKind::new(
         "custom",
         "a task of your own program",
@@ -48,7 +49,7 @@ struct Raw {
 }
 
 impl CustomSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
+    /// Reads the parameters from their sections of the session file. `data` describes the rows.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,

@@ -1,8 +1,9 @@
 //! Selection of the best weights and the early end of training (spec, section "Task fedavg", *Early
 //! end*).
 //!
-//! A round evaluates its start weights on the held-out rows of its members. So weights are judged one
-//! round after they are made. All peers judge alike, because they use opened words alone.
+//! Each round evaluates the weights that it starts from, on the held-out rows of its members. So weights are
+//! judged one round after they were made. All peers come to the same judgement, because they use only opened
+//! words.
 
 use serde_json::{Map, Value, json};
 
@@ -10,18 +11,18 @@ use super::super::History;
 use super::words::Figures;
 use super::{FedavgError, Plan};
 
-/// The best weights so far.
+/// The best weights among those judged so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Best {
-    /// Round that made them, from 1; 0 for the first weights.
+    /// Round that made these weights, from 1; 0 for the weights before the first round.
     pub round: u32,
-    /// Number of weights judged after them; none of those was better.
+    /// Number of times that weights were judged after these. None were better.
     pub since: u32,
 }
 
 impl Best {
-    /// Returns the best of weights with these losses, in order; the first in a tie. Returns `None`
-    /// if no weights have been judged.
+    /// Returns the best weights. `losses` has the loss of the first weights, then of those of each round. In
+    /// a tie the earliest are best. Returns `None` if no weights have been judged.
     pub fn of(losses: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut best: Option<(u32, Self)> = None;
         for (round, loss) in (0..).zip(losses) {
@@ -33,17 +34,17 @@ impl Best {
         best.map(|(_, best)| best)
     }
 
-    /// Returns the number of weights judged after these, not counting those that the first `uncounted`
-    /// rounds made.
+    /// Returns how many times weights were judged after these, not counting the weights that the first
+    /// `uncounted` rounds made.
     pub fn waited(self, uncounted: u32) -> u32 {
         (self.round + self.since).saturating_sub(self.round.max(uncounted))
     }
 }
 
-/// Figures of the weights, read from the opened rounds.
+/// Figures of the weights of all rounds, read from the opened words.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
-    /// Figures of each round, from the first.
+    /// Figures that each round has opened, from the first round.
     pub(super) curve: Vec<Figures>,
     /// Figures of the last weights, once `scores` is open.
     scores: Option<Figures>,
@@ -55,7 +56,7 @@ impl Judged {
         Best::of(self.curve.iter().chain(&self.scores).map(|figures| figures.judged()))
     }
 
-    /// Returns the figures of the weights that a round has made.
+    /// Returns the figures of the weights that this round has made.
     pub(super) fn figures(&self, round: u32) -> Figures {
         let round = round as usize;
         let of_round = self.curve.get(round).copied();
@@ -64,7 +65,7 @@ impl Judged {
 }
 
 impl Plan {
-    /// Returns the figures of the committed rounds, or `None` if this peer lacks the vector that carries
+    /// Returns the figures of the committed rounds, or `None` if this peer lacks the vector that contains
     /// them.
     pub(super) fn judged(&self, history: &History) -> Option<Judged> {
         let open = history.committed() > self.last();
@@ -73,26 +74,27 @@ impl Plan {
         Some(Judged { curve, scores })
     }
 
-    /// Returns whether the last committed slot is the one after an early end.
+    /// Returns whether training has ended early and the last committed slot has summed the predictions.
     pub(in crate::tasks) fn ends(&self, history: &History) -> bool {
         history.committed().checked_sub(1).is_some_and(|slot| self.closes(slot, history))
     }
 
-    /// Returns whether the weights in the opened vector of a round are needed for the result, or may be.
+    /// Returns whether the weights in the opened vector of a round are, or may become, the result.
     pub(in crate::tasks) fn may_be_result(&self, slot: u32, history: &History) -> bool {
         let Some(round) = self.round(slot).filter(|_| self.spec.patience > 0) else { return false };
         // Until the figures are known, any round may be the best.
         self.judged(history).and_then(|judged| judged.best()).is_none_or(|best| best.round == round + 1)
     }
 
-    /// Returns the round whose weights are the result: the best one with a `patience`, otherwise the
-    /// last.
+    /// Returns the round whose weights are the result: the best round if the session has a `patience`,
+    /// otherwise the last.
     pub(super) fn result(&self, judged: &Judged) -> u32 {
         let best = judged.best().filter(|_| self.spec.patience > 0);
         best.map_or(self.spec.rounds, |best| best.round)
     }
 
-    /// Returns the best round for an event and the report; empty without a `patience`.
+    /// Returns the number of the best round for an event and the report; empty if the session has no
+    /// `patience`.
     pub(super) fn told(&self, judged: &Judged) -> Map<String, Value> {
         let Some(Best { round, .. }) = judged.best().filter(|_| self.spec.patience > 0) else {
             return Map::new();
@@ -100,7 +102,7 @@ impl Plan {
         Map::from_iter([("best_round".to_owned(), json!(round))])
     }
 
-    /// Returns the weights that a round has made (0: the first weights).
+    /// Returns the weights that this round has made; for 0, the weights before the first round.
     pub(super) fn made(&self, round: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
         self.weights(self.first() + round, history)
     }

@@ -50,7 +50,7 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> O
     let expected = in_one_place(session, spec, rows, history.values(), &seed);
     let expected = expected.and_then(|history| plan.classifier(&history).map_err(|error| error.to_string()));
     if let Err(error) = &expected {
-        failures.push(format!("in one place there are no weights: {error}"));
+        failures.push(format!("the weights could not be computed in one place: {error}"));
     }
     let score = |network: &Classifier| {
         let predicted = network.predict(rows.test.view()).ok()?;
@@ -68,7 +68,7 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgSpec, failures: &mut Vec<String>) -> O
     })
 }
 
-/// Adds up the contributions of the members of each slot, without a protocol.
+/// Adds up the contributions of the members of each slot directly, without the protocol.
 fn in_one_place(
     session: &Session,
     spec: &FedavgSpec,

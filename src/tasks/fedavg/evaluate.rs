@@ -1,8 +1,8 @@
 //! Evaluation of the result on held-out rows (spec, section "Task fedavg", *Predictions*).
 //!
-//! The rounds sum one loss and one accuracy. Counts by class are summed once, for the result alone.
-//! Their slot follows `scores`; after an early end it replaces the next round. With counts in two
-//! rounds, their difference would reveal the table of a single member.
+//! Each round sums one loss and one accuracy. Counts by class are summed only once, for the result. Their
+//! slot follows `scores`; after an early end they are summed instead of the next round. If two rounds opened
+//! such counts, the difference could reveal the counts of a single member.
 
 use bytes::Bytes;
 use flyswarm_learn::learner::{Tape, surprise};
@@ -22,12 +22,12 @@ pub(super) struct Evaluated {
     pub(super) figures: Option<Figures>,
     /// Figures of this peer's own rows.
     own: Option<Figures>,
-    /// Text for the receipt; `None` if the sum was not opened.
+    /// Entry for the receipt; `None` if the sum was not opened.
     told: Option<Value>,
 }
 
 impl Plan {
-    /// Returns the aggregate of the predictions.
+    /// Returns the aggregate `predictions`.
     pub(super) fn predicted(classes: usize) -> Aggregate {
         let reveals = "the confusion matrix of the held-out rows, in which a small number reveals that a \
                        member has such a row; calibration and ranking of the predictions, over at least \
@@ -36,16 +36,16 @@ impl Plan {
         Aggregate::exact("predictions", 8, words, "quality of the network, by class", reveals)
     }
 
-    /// Returns which classes the sum of `slot` scores. Enough members must hold out rows of the class,
-    /// even without the members that the slot before lost. So a member lost in training costs figures,
-    /// but not the result.
+    /// Returns for each class whether the sum of `slot` scores it. This needs enough peers that hold out rows
+    /// of the class and were members of the slot before. If a member is lost in training, figures may be
+    /// missing, but the result is not.
     pub(super) fn scored(&self, slot: u32, history: &History) -> Vec<bool> {
         let lost = holders::lost(HOLDERS, history, history.members(slot.saturating_sub(1)));
         holders::scored(&self.session, HOLDERS, history.vectors(), lost)
     }
 
-    /// Returns the opened sums. The outer `None`: they are not open. The inner `None`: no rows can have
-    /// these numbers.
+    /// Returns the opened sums. The outer value is `None` if they are not open. The inner value is `None` if
+    /// no rows can have these sums.
     fn opened_predictions(&self, history: &History) -> Option<Option<Sums>> {
         let last = history.committed().checked_sub(1).filter(|_| self.predicts())?;
         let bytes = history.vector(last)?;
@@ -59,8 +59,8 @@ impl Plan {
         Some(Sums::from_words(self.session.data.classes.len(), &words))
     }
 
-    /// Returns the number of the class with fewer held-out rows, if there are two classes; the second if
-    /// they have equally many.
+    /// Returns the number of the class with fewer held-out rows, if there are two classes; in a tie, the
+    /// second.
     pub(super) fn rarer_class(&self, history: &History) -> Option<u16> {
         let [first, second] = self.opened_predictions(history)??.class_rows()[..] else { return None };
         (first + second > 0).then(|| u16::from(first >= second))
@@ -68,7 +68,7 @@ impl Plan {
 }
 
 impl Fedavg {
-    /// Returns the classes that this peer has rows of, and those that it holds out rows of.
+    /// Returns this peer's words for `holders`: the classes of its rows, and those of its held-out rows.
     pub(super) fn holders(&self, history: &History) -> Result<Bytes, FedavgError> {
         let classes = self.plan.session.data.classes.len();
         Ok(match self.split(history)? {
@@ -97,13 +97,13 @@ impl Fedavg {
         Ok(Sums::of_scores(classes, held.labels(), &surprise(&scores)))
     }
 
-    /// Returns this peer's numbers for `predictions` in this slot, reduced to the part that others may
-    /// see.
+    /// Returns the numbers that this peer adds to the sum of predictions in this slot. Details that other
+    /// peers may not see are left out.
     pub(super) fn predictions(&self, slot: u32, history: &History) -> Result<Vec<u64>, FedavgError> {
         Ok(self.own_predictions(slot, history)?.shown().words())
     }
 
-    /// Returns whether `predictions` uses any of this peer's rows in this slot.
+    /// Returns whether the sum of predictions in this slot uses any of this peer's rows.
     pub(super) fn rows_in_predictions(&self, slot: u32, history: &History) -> RowUse {
         match self.scored_rows(slot, history) {
             Ok(None) => RowUse::LeftOut("none of its rows is held out and scored"),
@@ -122,12 +122,12 @@ impl Fedavg {
         let scored = plan.scored(slot, history);
         let left_out: Vec<_> =
             names.iter().zip(scored).filter(|(_, scored)| !scored).map(|(class, _)| class).collect();
-        // This peer uses the pool's positive class too.
+        // This peer's own figures use the same positive class as those of all peers.
         let positive = plan.rarer_class(history);
         let figures = opened.as_ref().and_then(|sums| Figures::new(names, sums, positive));
         let told = json!({
             "held_out_percent": plan.spec.held_out, "classes_not_scored": left_out,
-            // Any member could have added arbitrary numbers.
+            // The sums contradict each other if a member has added wrong numbers.
             "contradictory": opened.is_none(),
             "pooled": figures.as_ref().map(|figures| json!({"swarm": figures})),
             "headline": figures.as_ref().map(|figures| figures.headline("held-out rows")),

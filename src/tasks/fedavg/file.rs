@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::tasks::{Contents, ResultFile};
 
-/// File types: a network, the personal model that `flyswarm personalise` makes from one, and a model that
-/// only its users can compute.
+/// File types: a network, the personal model that `flyswarm personalise` makes from a network, and a model
+/// that only the users' own programs can compute.
 pub(super) const FILES: &[ResultFile] = &[
     ResultFile { name: "a network", recognised: Classifier::looks_like, contents: Some(network) },
     ResultFile { name: "a personal model", recognised: PersonalModel::looks_like, contents: Some(personal) },

@@ -14,13 +14,13 @@ use super::tensors::{self, Values};
 use crate::session::Session;
 use crate::tasks::FedavgSpec;
 
-/// Longest file that is looked at, in bytes.
+/// Longest file that is read, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 /// Error text if the first weights are missing.
 pub(super) const MISSING: &str = "fedavg.initial: the session starts from a network file, and none was given";
 
-/// Reads the weights of the network that the session starts from, if it names one. The network file lies
-/// in the folder of the session file.
+/// Reads the weights of the network that the session starts from, if the session names a network. The network
+/// file must be in the folder of the session file.
 ///
 /// # Errors
 /// Returns one line for the user.
@@ -121,7 +121,8 @@ pub(crate) fn weights(
         let said = |table: Option<&TableSchema>| if table.is_some() { "given" } else { "absent" };
         return differs("[table]", said(ours), said(theirs));
     }
-    // Equal column names do not mean equal numbers: the levels of an ordinal may have another order.
+    // The descriptions of the columns are compared too, because columns of the same name may become different
+    // numbers. For example, the levels of an ordinal may have another order.
     let described = |table: Option<&TableSchema>| table.map_or(Vec::new(), |table| table.columns.clone());
     let used = |columns: Vec<ColumnSpec>| columns.into_iter().filter(|column| column.kind != Kind::Ignored);
     for (ours, theirs) in used(described(ours)).zip(used(described(theirs))) {
@@ -133,7 +134,7 @@ pub(crate) fn weights(
     Ok(Arc::new(Values { averaged: network.weights().to_vec(), others: Vec::new() }))
 }
 
-/// Returns the fields of a session file that describe a network, with their values.
+/// Returns the fields of the session file that describe this network, with their values.
 fn parts(architecture: &Architecture) -> [(&'static str, String); 4] {
     let (image, filters, hidden) = match architecture {
         Architecture::Logistic | Architecture::Own => (None, None, Vec::new()),

@@ -17,10 +17,10 @@ use crate::tasks::{
 };
 use flyswarm_learn::learner::Classifier;
 
-/// Rows of a peer below which the usual rounds have only few steps (docs/quality.md, "Which task for
-/// which table").
+/// If a peer has fewer rows than this, the default rounds have only few steps (docs/quality.md, "Which task
+/// for which table").
 const FEW_ROWS: usize = 500;
-/// Error text if a peer has no trainer for a model of the users' own.
+/// Error text if the model is the users' own and the peer has no trainer.
 const NO_TRAINER: &str = "fedavg.network is \"own\": the session trains a model that only its users know; join \
                           with --trainer COMMAND (docs/networks.md), or in Python with flyswarm.FedAvg";
 /// Percent of each peer's rows that `session new` holds out, as with the task `flynn`.
@@ -84,8 +84,8 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Sets the file that the session starts from. If it is not a network of this program, its tensors become the
-/// model.
+/// Sets the file that the session starts from. If this file is not a network of this program, the tensors in
+/// it become the model.
 fn start_from(new: &mut NewFile, path: &Path) -> Result<(), SessionError> {
     let refused = |text: String| {
         let limit = "a network of the task fedavg, or weights in the format safetensors";
@@ -126,14 +126,15 @@ pub(crate) fn note(spec: &FedavgSpec) -> &'static str {
     }
 }
 
-/// Starts the user's own trainer, within the time limit that the session sets for a computation, and
-/// reads the network that the session starts from.
+/// Starts the user's own trainer, and reads the network that the session starts from. The trainer must answer
+/// within the session's time limit for a computation.
 #[cfg(all(feature = "cli", feature = "net"))]
 fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<Option<Build>, String> {
     OwnWishes { trainer: None, ..wishes }.refuse(session)?;
     let Some(spec) = session.task.get::<FedavgSpec>() else { return Ok(None) };
     let initial = initial::beside(wishes.file, session, spec)?;
-    // The line of the node's own limit has neither the trainer nor the round, so this limit comes first.
+    // This limit is a little shorter than that of the node, because the node's error text names neither the
+    // trainer nor the round.
     let limit = session.timing.compute_ms - (session.timing.compute_ms / 10).min(5_000);
     let start = |command| {
         let made = super::subprocess::Subprocess::start(command, Duration::from_millis(limit));
@@ -148,7 +149,7 @@ fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<O
 /// Returns the built-in task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
-    // A checked session has a network; the engine refuses an empty plan.
+    // A checked session always has a plan. The engine refuses an empty plan.
     let plan = Plan::new(session.clone(), spec.clone()).map_or(Vec::new(), |plan| plan.aggregates());
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
@@ -161,14 +162,14 @@ pub(crate) fn built_in(session: &Session, spec: FedavgSpec) -> BuiltIn {
     }
 }
 
-/// A peer's own part in its task.
+/// The parts of the task that differ from peer to peer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Own {
     /// Trains for the peer instead of the built-in learner.
     pub(crate) trainer: Option<Arc<dyn Trainer>>,
     /// First weights, if the session names a file.
     pub(crate) initial: Option<Arc<Values>>,
-    /// Files of the last round.
+    /// Files in which the peer keeps the last round.
     pub(crate) kept: Option<Arc<RoundFile>>,
 }
 

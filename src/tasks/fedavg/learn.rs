@@ -13,7 +13,8 @@ use super::{Fedavg, FedavgError, LabelledRows};
 use crate::crypto::stream::Stream;
 
 impl Fedavg {
-    /// Checks that the words of a round can hold these weights, which are scaled for them.
+    /// Checks that the words of a round can hold these weights. The weights have been scaled to the range of
+    /// the words.
     pub(super) fn check_range(
         &self,
         round: u32,
@@ -21,7 +22,7 @@ impl Fedavg {
         scaled: &[f32],
         curve: &[Figures],
     ) -> Result<(), FedavgError> {
-        // NaN does not fit either.
+        // The comparison also refuses NaN.
         let fits = |weight: &f32| f64::from(weight.abs()) <= LIMIT;
         let Some(at) = scaled.iter().position(|weight| !fits(weight)) else { return Ok(()) };
         let (place, range) =
@@ -31,7 +32,8 @@ impl Fedavg {
         let told = told[told.len().saturating_sub(5)..].join(", ");
         let number = f64::from(scaled[at]) * (range / USUAL_RANGE);
         let rate = self.plan.settings(0).rate;
-        // Every session begins with the loss of weights that have learnt nothing.
+        // If the loss is above that of the first round or that of guessing, training diverges. Otherwise the
+        // range is too small.
         let first = losses[0].min((self.plan.session.data.classes.len() as f64).ln());
         let reason = if number.is_finite() && loss <= first {
             format!("its range is too small: set range = {} in a new session", wide_enough(number))
@@ -59,7 +61,7 @@ impl Fedavg {
         Values { averaged, others: others.clone() }
     }
 
-    /// Keeps this peer's own tensors of an answer.
+    /// Keeps this peer's own tensors from the trainer's answer.
     fn keep_own(&self, answered: &Values) -> Result<(), FedavgError> {
         let others = self.plan.tensors.iter().filter(|each| !each.is_averaged());
         if !others.clone().any(|each| each.rule == Rule::KeepOwn) {
@@ -120,7 +122,7 @@ impl Fedavg {
     }
 }
 
-/// Returns a range that leaves room for a weight.
+/// Returns a range that this weight fits in, with room for more training.
 fn wide_enough(weight: f64) -> f64 {
     let most = 4.0 * weight.abs();
     let powers = tensors::RANGES.0..=tensors::RANGES.1;

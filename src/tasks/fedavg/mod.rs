@@ -3,27 +3,31 @@
 //! "Task fedavg").
 //!
 //! Slots, in order:
-//! * the coin; its seed fixes the first weights, the batches and the members that train;
+//! * the coin; its seed determines the first weights, the batches and the members that train;
 //! * `holders`: the peers that have rows of each class;
 //! * `rows`: the number of rows;
 //! * `moments`, if the scaling needs them;
 //! * `round-1` to `round-R`;
 //! * `scores`: loss and accuracy of the last weights;
-//! * `predictions`, if rows are held out: the predictions of the result for each class.
+//! * `predictions`, if rows are held out: counts of the result's predictions for each class.
 //!
-//! After an early end, the slot of the next round has the words of `predictions` and is the last.
+//! After an early end, the slot of the next round sums the words of `predictions` instead, and is the last
+//! slot.
 //!
-//! In a round every member trains from the same weights on its own rows. The next weights are the sum of
-//! (n_m / n) w_m, divided by the sum of the shares n_m / n: the mean over the members that are present.
+//! In a round, every member m trains on its own n_m rows, starting from the same weights, and gets the
+//! weights w_m. Let n be the number of rows in use. The next weights are the sum of (n_m / n) w_m, divided by
+//! the sum of the shares n_m / n. This is the mean over the members that are present.
 //!
-//! A peer may send a share only if n counts its rows; otherwise the shares could add up to more than 1.
-//! So n is taken from the slot with the most members so far (the last in a tie). A peer that was
-//! not in that slot first sends its number of rows alone, and trains from the next round on.
+//! A peer may send a share only if its rows are part of n; otherwise the shares could add up to more than 1.
+//! n is the number of rows of the slot with the most members so far (in a tie, the last of them). A peer that
+//! was not in that slot sends only its number of rows in the next round, and may train in the rounds after
+//! it.
 //!
-//! Each round's vector has the rows of its members. It also carries n and the figures of the earlier
-//! rounds. So a peer that comes late needs only the last vector.
+//! The vector of each round has the number of rows of the round's members. It also repeats n and the figures
+//! of the earlier rounds. So a peer that comes late needs only the last vector.
 //!
-//! A private session has the slots coin, `rows` and the rounds, and opens no figures (`private`).
+//! A private session has the slots coin, `rows` and the rounds, and opens no figures (see the module
+//! `private`).
 
 mod best;
 pub(crate) mod compare;
@@ -71,32 +75,33 @@ use rounds::RoundFile;
 use trainer::Trainer;
 use words::{Figures, ONE, WordsError, mean_word};
 
-/// Begin of the error of a peer whose training has failed: its input was not wrong, and the other peers
-/// may know the reason.
+/// Beginning of the error text if a peer's own training has failed. It differs from an error in the peer's
+/// input, and the other peers may see the reason too.
 pub(crate) const TRAINING: &str = "training failed: ";
 /// Slot of `rows`.
 const ROWS: u32 = 2;
 /// Reason why a peer's rows are in no round.
 pub(super) const UNLABELLED: &str = "none of its rows has a label";
-/// Members drawn in addition to the fewest that a sum needs, if the session has enough: one may be lost.
+/// If members are drawn, this number is drawn in addition to the fewest that a sum needs, so that one of them
+/// may be lost.
 const RESERVE: usize = 1;
 
-/// Part of one peer in the task.
+/// The task of one peer.
 #[derive(Debug)]
 pub(crate) struct Fedavg {
     pub(super) plan: Plan,
     me: Peer,
     /// Rows with labels.
     data: Arc<Dataset>,
-    /// Rows without labels, for a task that is built on this one.
+    /// Rows without labels, which the task `fedavg-xclp` has.
     others: Option<Dataset>,
     /// The user's trainer; `None` for the built-in learner.
     trainer: Option<Arc<dyn Trainer>>,
     /// This peer's values of the tensors that are not averaged, once it has trained.
     own: Mutex<Option<Vec<Bytes>>>,
-    /// Files of the common weights of the last round and of `own`.
+    /// Files in which the peer keeps the common weights of the last round, and `own`.
     pub(super) kept: Option<Arc<RoundFile>>,
-    /// This peer's scaled rows, once the slots before the first round are committed.
+    /// This peer's scaled rows. They are set when the slots before the first round have been committed.
     prepared: OnceLock<Prepared>,
 }
 
@@ -123,8 +128,7 @@ pub(crate) enum FedavgError {
     /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// A weight or a loss is outside the range of the words, or the opened words are not a sum over the
-    /// members.
+    /// A weight or a loss is outside the range of the words, or no members can have this opened sum.
     #[error(transparent)]
     Words(WordsError),
     /// The session's network does not fit its rows.
@@ -136,7 +140,7 @@ pub(crate) enum FedavgError {
     /// The weights do not form a valid model.
     #[error("{0}")]
     Classifier(#[from] ClassifierError),
-    /// A slot that this depends on is not open.
+    /// A slot that is needed has not been opened.
     #[error("{0} is not open")]
     Closed(&'static str),
 }
@@ -165,7 +169,7 @@ impl Fedavg {
         Ok(Self::with(Plan::new(session, spec)?, me, data, None))
     }
 
-    /// Makes a peer with these rows; only some may have labels.
+    /// Makes a peer with these rows. Some of them may have no label.
     ///
     /// # Errors
     /// [`FedavgError::Data`] if the rows do not fit the session, or if the peer has none.
@@ -203,7 +207,8 @@ impl Fedavg {
         Self { plan, me, data, others, trainer: None, own, kept: None, prepared }
     }
 
-    /// Returns the labels of the rows that this peer trains on, labelled rows first.
+    /// Returns the given labels of the rows in [`Fedavg::points`]: first the labelled training rows, then
+    /// `None` for each row without a label.
     pub(super) fn given(&self, history: &History) -> Result<Vec<Option<u16>>, FedavgError> {
         let Prepared { train, others, .. } = self.prepared(history)?;
         let mut labels: Vec<_> = train.labels().iter().copied().map(Some).collect();
@@ -211,7 +216,7 @@ impl Fedavg {
         Ok(labels)
     }
 
-    /// Returns these rows, scaled for the network.
+    /// Returns the labelled training rows, then the rows without a label, scaled for the network.
     pub(super) fn points(&self, history: &History) -> Result<Dataset, FedavgError> {
         let Prepared { train, others, .. } = self.prepared(history)?;
         let others = others.as_ref().map_or(&[][..], Dataset::values);
@@ -231,7 +236,7 @@ impl Fedavg {
             None => Prepared { train: rows, held: None, others },
             Some(Split { train, test }) => {
                 let held = rows.subset(&test);
-                // Unlabelled rows of a held-out group are not used for training either.
+                // If a group is held out, its unlabelled rows are not used for training either.
                 let others = others.map(|others| groups::without(&others, &held));
                 Prepared { train: rows.subset(&train), held: Some(held), others }
             }
@@ -246,7 +251,8 @@ impl Fedavg {
             return Ok(None);
         }
         let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
-        // The split ignores classes: a split within each class would hold out no rows of small classes.
+        // The split ignores the classes. If each class were split on its own, no rows of small classes would
+        // be held out.
         let all = vec![0; rows];
         let split = train_test(split::Rows::new(&all, self.data.groups()), percent, &seed);
         if split.test.is_empty() || split.train.is_empty() {
@@ -264,12 +270,12 @@ impl Fedavg {
         Some(split.map_or_else(|| (0..self.data.rows()).collect(), |split| split.train))
     }
 
-    /// Returns this peer's n_m.
+    /// Returns this peer's n_m (see the module's documentation).
     fn own(&self) -> u32 {
         self.plan.counts(self.rows())
     }
 
-    /// Returns whether any of its rows has a label.
+    /// Returns whether any of this peer's rows has a label.
     pub(super) fn has_labels(&self) -> bool {
         self.data.rows() > 0
     }
@@ -278,12 +284,12 @@ impl Fedavg {
         self.data.rows() + self.others.as_ref().map_or(0, Dataset::rows)
     }
 
-    /// Returns the work of this number of forward passes over all rows.
+    /// Returns the work of `passes` forward passes over all rows of this peer.
     pub(super) fn passes(&self, passes: f64) -> Work {
         Work { lift: passes * self.plan.network.work() as f64 * self.rows() as f64, ..Work::default() }
     }
 
-    /// Returns this peer's words for a round, from 0.
+    /// Trains in a round (from 0), and returns this peer's words for it.
     fn train(
         &self,
         slot: u32,
@@ -305,7 +311,8 @@ impl Fedavg {
         if !learns {
             return Ok(layout.write(None, 0, self.own(), &carried)?);
         }
-        // The start weights are not kept next to the trained ones, because networks may be large.
+        // The start weights are computed again, because keeping them and the trained weights may need much
+        // memory.
         let start = plan.weights(slot, history)?;
         let tested = self.test(held.as_ref(), &start);
         let mut trained = self.learn(slot, round, history, found, start)?;
@@ -340,8 +347,8 @@ impl Fedavg {
         Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
     }
 
-    /// Returns this peer's vector for a slot. `found` has the labels for a round if the peer has more
-    /// than the given ones.
+    /// Returns this peer's vector for a slot. `found` has all labels for a round if labels were found in
+    /// addition to the given ones.
     pub(super) fn vector(
         &self,
         slot: u32,
@@ -379,7 +386,7 @@ impl Fedavg {
         }
     }
 
-    /// Returns which of its rows this peer's vector for a slot uses; `learns` is true if it has rows to
+    /// Returns whether this peer's vector for a slot uses its rows. `learns` is true if the peer has rows to
     /// train on.
     pub(super) fn rows_in(&self, slot: u32, history: &History, learns: bool) -> RowUse {
         match slot {
@@ -403,7 +410,7 @@ impl Fedavg {
             return Err(WordsError::Opened("share").into());
         }
         let carried = layout.carried(opened, history.members(slot).len(), round as usize)?;
-        // A peer that returns may lack the vector of the round before.
+        // A peer that was away may lack the vector of the round before.
         let known = slot == self.plan.first() || history.vector(slot - 1).is_some();
         if known && carried != self.plan.carried(slot, history)? {
             return Err(WordsError::Opened("history").into());
@@ -466,12 +473,13 @@ impl Task for Fedavg {
         checked.map_err(|error| error.to_string())
     }
 
-    /// Keeps the last round until the next is committed, and the last of all to the end.
+    /// Keeps the vector of a round until the next round is committed, and the vector of the last round to the
+    /// end.
     fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
         self.plan.round(slot).is_none_or(|_| slot + 1 >= committed.min(self.plan.last()))
     }
 
-    /// With a `patience`, also keeps the round whose weights are the best so far.
+    /// If the session has a `patience`, also keeps the vector of the round whose weights are the best so far.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         self.needed_by_plan(slot, history.committed()) || self.plan.may_be_result(slot, history)
     }
@@ -504,7 +512,7 @@ impl Task for Fedavg {
         figures
     }
 
-    /// A round and `scores` use labelled rows of the peers that train. The other slots use all rows.
+    /// The rounds and `scores` use the labelled rows of the peers that train. The other slots use all rows.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         self.rows_in(slot, history, self.has_labels())
     }
@@ -540,7 +548,7 @@ impl Task for Fedavg {
             let evaluated = self.evaluated(history)?;
             let headline = evaluated.figures.as_ref().map(|figures| figures.headline("held-out rows"));
             let mut summary = headline.unwrap_or_else(|| match self.plan.spec.held_out {
-                0 => format!("accuracy {:.4} on the rows of training", figures.accuracy),
+                0 => format!("accuracy {:.4} on the training rows", figures.accuracy),
                 _ => format!("accuracy {:.4} on rows that were held out", figures.held_accuracy),
             });
             if self.plan.spec.patience > 0 {
@@ -560,7 +568,7 @@ impl Task for Fedavg {
     fn work(&self, slot: u32, history: &History) -> Work {
         let rows = self.rows() as f64;
         let spec = &self.plan.spec;
-        // The forward pass, and twice as much for the backward pass.
+        // The work of a forward pass, and twice as much for the backward pass.
         let row = self.plan.network.work() as f64;
         let lift = match self.plan.round(slot) {
             Some(_) if self.plan.closes(slot, history) => row * rows,

@@ -1,9 +1,9 @@
 //! The result of a session that trains a model of the users' own: a file in the format safetensors with the
 //! tensors of the session file, in its order (spec, section "Task fedavg", *Result*).
 //!
-//! `__metadata__` has texts: `format`, which is [`FORMAT`], `session` and `session_id`, `classes` and
-//! `columns` as JSON, `preparation` if columns are described, and the scaling of the rows
-//! ([`scaler_metadata`]). So a program that loads the tensors finds exactly those of its model.
+//! Everything else is text in `__metadata__`, so that the file has no other tensors than those of the model.
+//! The entries are `format` ([`FORMAT`]), `session` and `session_id`, `classes` and `columns` as JSON,
+//! `preparation` if the session describes the columns, and the scaling of the rows ([`scaler_metadata`]).
 
 use flyswarm_data::prepare::TableSchema;
 use flyswarm_data::scaling::Scaler;
@@ -42,7 +42,7 @@ pub(super) fn encode(plan: &Plan, scaler: &Scaler, values: &Values) -> Vec<u8> {
     tensors::write(&plan.tensors, values, Some(&metadata.into()))
 }
 
-/// A model of the users' own, as a session has written it.
+/// A model of the users' own, read from the result file of a session.
 #[derive(Debug)]
 pub struct OwnModel {
     /// Its tensors, as they are in the file.
@@ -62,7 +62,7 @@ pub struct OwnModel {
 }
 
 impl OwnModel {
-    /// Returns whether a file may be such a model, judged by its first bytes.
+    /// Returns whether a file that begins with these bytes may be such a model.
     #[must_use]
     pub fn looks_like(bytes: &[u8]) -> bool {
         let start = bytes.get(8..).unwrap_or_default();
@@ -90,7 +90,7 @@ impl OwnModel {
             TableSchema::decode(&bytes).map_err(|error| error.to_string())
         });
         let found = file.tensors()?;
-        // Reads every value, so that a file that is cut off is found.
+        // Reads every value, to find a file that is cut off.
         file.values(&found)?;
         Ok(Self {
             tensors: found,
@@ -105,7 +105,8 @@ impl OwnModel {
 }
 
 impl Fedavg {
-    /// Returns the result of a model of the users' own. Its figures are those of the trainers.
+    /// Returns the result of a session that trains a model of the users' own. The figures in it come from the
+    /// trainers.
     pub(super) fn own_outcome(&self, history: &History) -> Result<Outcome, FedavgError> {
         let plan = &self.plan;
         let file = plan.file(plan.made(plan.spec.rounds, history)?, history)?;
@@ -118,7 +119,7 @@ impl Fedavg {
         let judged = plan.judged(history).ok_or(FedavgError::Closed("the last round"))?;
         let rounds: Vec<_> = judged.curve.iter().map(|figures| plan.named(*figures)).collect();
         let figures = judged.curve.last().copied().unwrap_or_default();
-        let summary = format!("accuracy {:.4} on the rows of training, in the last round", figures.accuracy);
+        let summary = format!("accuracy {:.4} on the training rows in the last round", figures.accuracy);
         let mut details = Map::new();
         details.insert("rounds".into(), json!(rounds));
         details.insert("scores".into(), json!(plan.named(figures)));

@@ -1,5 +1,5 @@
-//! Plan of a session, derived from the session file alone: its slots, its members and the meaning of the
-//! opened words.
+//! Plan of a session: its slots, which members train, and the meaning of the opened words. It follows from
+//! the session file alone.
 
 use std::sync::Arc;
 
@@ -23,23 +23,23 @@ use crate::session::{Peer, Session};
 use crate::tasks::{FedavgSpec, RoundNoise, Weighting};
 use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling};
 
-/// Plan of a session, derived from the session file alone.
+/// Plan of a session. It follows from the session file alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(super) session: Session,
     pub(super) spec: FedavgSpec,
-    /// Network of this program; without layers if the model is the users' own.
+    /// The network. It has no layers if the model is the users' own.
     pub(in crate::tasks) network: Network,
-    /// The model: what a round averages, and what it does not.
+    /// All tensors of the model: those that a round averages, and the others.
     pub(super) tensors: Arc<[TensorSpec]>,
     scaling: Scaling,
     /// Preparation of a table into rows, if the session describes one.
     pub(super) preparation: Option<Arc<TableSchema>>,
-    /// The first weights, if the session names a file of them.
+    /// The first weights, if the session names a file that has them.
     pub(super) initial: Option<Arc<Values>>,
     /// Noise of a private session, which opens only its rounds.
     pub(super) noise: Option<RoundNoise>,
-    /// Number of first rounds whose weights do not count for a `patience`.
+    /// Number of rounds at the start whose weights a `patience` does not count.
     pub(in crate::tasks) uncounted: u32,
 }
 
@@ -56,7 +56,7 @@ impl Plan {
         Ok(Self { session, spec, network, tensors, scaling, preparation, initial: None, noise, uncounted: 0 })
     }
 
-    /// Returns the sums of columns that the session opens.
+    /// Returns which sums over the columns the session opens.
     pub(super) fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
@@ -69,13 +69,13 @@ impl Plan {
         Layout { weights, figures, rounds: self.spec.rounds as usize, predictions }
     }
 
-    /// Returns the number of weights of each averaged tensor, and its range.
+    /// Returns the number of weights and the range of each averaged tensor.
     fn spans(&self) -> impl Iterator<Item = (usize, f64)> {
         self.tensors.iter().filter(|each| each.is_averaged()).map(|each| (each.count(), each.range))
     }
 
-    /// Multiplies the weights of each tensor by a power of two: to the range of the words (`out`), or back.
-    /// Only numbers too small for a word lose digits.
+    /// Multiplies the weights of each tensor by a power of two. If `out` is true, the result has the range of
+    /// the words; otherwise this is undone. Only numbers that are too small for a word lose digits.
     #[expect(clippy::cast_possible_truncation, reason = "a power of two")]
     pub(super) fn scale(&self, weights: &mut [f32], out: bool) {
         let mut rest = weights;
@@ -89,7 +89,7 @@ impl Plan {
         }
     }
 
-    /// Returns the slot of `rows`. A private session does not reveal the classes of each peer.
+    /// Returns the slot of `rows`. A private session has no slot `holders` before it.
     pub(super) fn rows(&self) -> u32 {
         if self.noise.is_some() { ROWS - 1 } else { ROWS }
     }
@@ -105,7 +105,7 @@ impl Plan {
         self.noise.is_none() && !self.spec.is_own()
     }
 
-    /// Returns the slot of `scores`. A session without it ends there.
+    /// Returns the slot of `scores`. If the plan has no `scores`, this is the number of its slots.
     pub(super) fn last(&self) -> u32 {
         self.first() + self.spec.rounds
     }
@@ -164,9 +164,9 @@ impl Plan {
         plan
     }
 
-    /// Returns the slot whose members' rows are the n of `slot`, which is a round or `scores`. It is the
-    /// earlier slot with the most members, the last in a tie. The slot of the moments does not
-    /// count.
+    /// Returns the slot whose number of rows is the n that `slot`, a round or `scores`, uses. It is the
+    /// earlier slot with the most members; in a tie, the last of them. The slot of the moments is not
+    /// considered.
     pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
         let rounds = (self.first()..slot).take_while(|&before| before < self.last());
         let (mut base, mut most) = (self.rows(), history.members(self.rows()).len());
@@ -179,11 +179,12 @@ impl Plan {
         base
     }
 
-    /// Returns the peers that may train in `slot`: those whose rows n counts, or the drawn ones among
-    /// them.
+    /// Returns the peers that may train in `slot`: the peers whose rows are part of n, or those of them that
+    /// are drawn.
     ///
-    /// The draw: the counted peers in the order of the roster are shuffled by Stream(seed, "fedavg/members",
-    /// slot as u32 LE); the first K train, K = ceil(members x counted), at least one more than a sum needs.
+    /// The draw: these peers, in the order of the roster, are shuffled with Stream(seed, "fedavg/members",
+    /// slot as u32 LE). The first K of them train. K is ceil(members x number of these peers), but at least
+    /// one more than a sum needs.
     #[must_use]
     pub(crate) fn trains(&self, slot: u32, history: &History) -> Vec<Peer> {
         let mut counted = history.members(self.base(slot, history)).to_vec();
@@ -238,7 +239,7 @@ impl Plan {
         Ok(carried)
     }
 
-    /// Returns whether training ends with the last of the rounds that have these figures.
+    /// Returns whether training ends with the last round in `curve`.
     fn over(&self, curve: &[Figures]) -> bool {
         let best = Best::of(curve.iter().map(|figures| figures.judged()));
         self.spec.patience > 0 && best.is_some_and(|best| best.waited(self.uncounted) >= self.spec.patience)
@@ -263,7 +264,7 @@ impl Plan {
         slot == self.predictions() || self.closes(slot, history)
     }
 
-    /// Returns the start weights of the members in `slot`, or the weights that `scores` tests.
+    /// Returns the weights that the members start from in `slot`; for `scores`, the weights that it tests.
     pub(crate) fn weights(&self, slot: u32, history: &History) -> Result<Vec<f32>, FedavgError> {
         if slot <= self.first() {
             let seed = history.seed().ok_or(FedavgError::Closed("coin"))?;
@@ -282,7 +283,7 @@ impl Plan {
         }
     }
 
-    /// Returns the scaler from the opened values.
+    /// Makes the scaler from the opened moments.
     pub(super) fn scaler(&self, history: &History) -> Result<Scaler, FedavgError> {
         let moments = match self.scaling.needs_moments() {
             Some(_) => Some(&self.opened(ROWS + 1, "moments", history)?[..]),
@@ -308,7 +309,7 @@ impl Plan {
         }
     }
 
-    /// Returns a peer's n_m if it has this number of rows.
+    /// Returns n_m of a peer that has this number of rows.
     pub(super) fn counts(&self, rows: usize) -> u32 {
         match self.spec.weighting {
             Weighting::Rows => u32::try_from(rows).unwrap_or(u32::MAX),
@@ -316,7 +317,7 @@ impl Plan {
         }
     }
 
-    /// Returns the share of a peer with n_m of n, rounded down.
+    /// Returns the share n_m / n of a peer, rounded down. `own` is n_m and `all` is n.
     pub(super) fn share(&self, own: u32, all: u32) -> Result<u32, FedavgError> {
         if own > all || all == 0 {
             let text = format!("this peer has {own} rows, but only {all} rows of all peers were counted");
@@ -335,7 +336,7 @@ impl Plan {
         Ok(Figures { loss, accuracy, held_loss, held_accuracy })
     }
 
-    /// Returns the figures by name; those of held-out rows if the session holds any out.
+    /// Returns the figures by name. Those of held-out rows are included only if the session holds rows out.
     pub(super) fn named(&self, figures: Figures) -> Map<String, Value> {
         let round = |number: f64| (number * 1e4).round() / 1e4;
         let mut named = Map::new();
@@ -348,7 +349,7 @@ impl Plan {
         named
     }
 
-    /// Returns the model of the whole plan.
+    /// Returns the model that a finished session has made.
     pub(crate) fn classifier(&self, history: &History) -> Result<Classifier, FedavgError> {
         let judged = self.judged(history).ok_or(FedavgError::Closed("the last round"))?;
         let made = self.with_weights(self.scaler(history)?, self.made(self.result(&judged), history)?)?;
@@ -358,7 +359,7 @@ impl Plan {
         })
     }
 
-    /// Returns the file of these weights.
+    /// Returns a file with these weights.
     pub(super) fn file(&self, weights: Vec<f32>, history: &History) -> Result<Vec<u8>, FedavgError> {
         let scaler = self.scaler(history)?;
         if !self.spec.is_own() {
@@ -379,8 +380,8 @@ impl Plan {
         })
     }
 
-    /// Trains the same network on rows in one place and returns it after each round, as the baseline for
-    /// the network of the peers.
+    /// Trains the same network on rows in one place, and returns its weights after each round. The network of
+    /// the peers is compared with it.
     pub(crate) fn in_one_place(
         &self,
         rows: &Dataset,

@@ -1,6 +1,6 @@
-//! Rounds of a private session: each member's update has a bounded length, in whole units of the words,
-//! and every member adds its share of the noise (spec, section "Task fedavg", *Private rounds*;
-//! docs/privacy.md).
+//! Rounds of a private session. The length of each member's update is bounded, and the update is made of
+//! whole units of the words. Every member adds its share of the noise (spec, section "Task fedavg", *Private
+//! rounds*; docs/privacy.md).
 
 use bytes::Bytes;
 use flyswarm_learn::privacy::discrete_gaussian;
@@ -12,9 +12,9 @@ use super::{Fedavg, FedavgError, WordsError};
 use crate::protocol::view::Rng;
 use crate::tasks::MOST_WEIGHT;
 
-/// Returns the update to add to the words of the start, times the share, as integers. Its Euclidean norm
-/// is at most `longest`, for any output of the learner. A non-finite update counts as zero, because an
-/// error would reveal something about the rows.
+/// Returns the update times the share as integers, which are added to the words of the start weights. Their
+/// Euclidean norm is at most `longest`, regardless of the values that the learner returns. An update that is
+/// not finite counts as zero, because an error would reveal something about the rows.
 pub(super) fn bounded(start: &[f32], trained: &[f32], share: u32, longest: u64) -> Vec<i64> {
     let way = |(&from, &to): (&f32, &f32)| (f64::from(to) - f64::from(from)) * f64::from(share);
     let mut far: Vec<f64> = start.iter().zip(trained).map(way).collect();
@@ -26,7 +26,7 @@ pub(super) fn bounded(start: &[f32], trained: &[f32], share: u32, longest: u64) 
     if length > most {
         far.iter_mut().for_each(|way| *way *= most / length);
     }
-    // Rounds towards zero, so that rounding makes nothing longer.
+    // Rounds towards zero, so that rounding does not make the update longer.
     #[expect(clippy::cast_possible_truncation, reason = "at most 2^29 in magnitude")]
     let mut units: Vec<i64> = far.iter().map(|way| way.trunc() as i64).collect();
     let square = |unit: &i64| u128::from(unit.unsigned_abs()).pow(2);
@@ -38,7 +38,8 @@ pub(super) fn bounded(start: &[f32], trained: &[f32], share: u32, longest: u64) 
 }
 
 impl Layout {
-    /// Writes the words of a member of a private round: its weights, and the values that all peers know.
+    /// Writes the words of a member of a private round: the words of its weights, and the values that all
+    /// peers know.
     fn write_noised(self, weights: Vec<u32>, share: u32, rows: u32, all: u32) -> Bytes {
         let words = weights.into_iter().chain([share, rows, all & 0xffff, all >> 16]);
         words.flat_map(u32::to_le_bytes).collect()
@@ -54,7 +55,7 @@ impl Fedavg {
         };
         let carried = plan.carried(slot, history)?;
         let start = plan.weights(slot, history)?;
-        // All peers have the same weights, so this reveals nothing.
+        // All peers have the same start weights, so this error reveals nothing.
         if let Some((at, &weight)) =
             start.iter().enumerate().find(|(_, weight)| !(-LIMIT..=LIMIT).contains(*weight))
         {
@@ -81,7 +82,7 @@ impl Fedavg {
         Ok(plan.layout().write_noised(words, share, 1, carried.rows))
     }
 
-    /// Returns the noise for the report.
+    /// Describes the noise for the report.
     pub(super) fn told_of_noise(&self, members: usize) -> Map<String, Value> {
         let Some(noise) = &self.plan.noise else { return Map::new() };
         let said = json!({
@@ -95,7 +96,7 @@ impl Fedavg {
 #[expect(clippy::cast_possible_truncation, reason = "8 is exact")]
 const LIMIT: f32 = MOST_WEIGHT as f32;
 
-/// Returns the units mod 2^32.
+/// Returns the number of units modulo 2^32.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the ring of the words")]
 fn wrapped(units: i64) -> u32 {
     units as u32

@@ -1,5 +1,5 @@
-//! The common weights of the last round on disk, so that a session that ends early loses nothing, and this
-//! peer's own tensors (the rule `keep-own`).
+//! Keeps the common weights of the last round on disk, so that they are not lost if the session fails. Also
+//! keeps this peer's own tensors (those with the rule `keep-own`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ pub struct RoundFile {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Round whose weights are written or being written, from 1, and their digest.
+    /// Last round whose weights were given to be written, from 1, and the digest of the weights.
     round: Option<(u32, [u8; 32])>,
     writes: Option<JoinHandle<std::io::Result<()>>>,
     failed: Option<String>,
 }
 
 impl RoundFile {
-    /// Writes the weights next to the result `out`, with the ending `round`.
+    /// Keeps the weights in a file next to the result `out`, with the extension `round`.
     #[must_use]
     pub fn beside(out: &Path) -> Self {
         Self { path: out.with_extension("round"), state: Mutex::default() }
@@ -42,7 +42,7 @@ impl RoundFile {
         self.path.with_extension("own")
     }
 
-    /// Replaces the weights, in the background: the node must not wait for a disk.
+    /// Replaces the weights on disk in a thread, so that the node does not wait for the disk.
     pub(super) fn write(&self, round: u32, file: Vec<u8>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.finish();
@@ -54,7 +54,8 @@ impl RoundFile {
         state.writes = Some(std::thread::spawn(move || write_whole(&path, &file, true)));
     }
 
-    /// Renames weights of another session: this one may have started from them, and still need them.
+    /// If the file has the weights of another session, renames it. This session may have started from these
+    /// weights and may still need them.
     fn keep_other_session(&self, new: &[u8]) {
         let Ok(old) = fs::read(&self.path) else { return };
         let session = |file: &[u8]| Some(tensors::open(file).ok()?.metadata("session_id")?.to_owned());
@@ -69,12 +70,12 @@ impl RoundFile {
         write_private(&path, file, true).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Returns this peer's own tensors from before a restart, if there are any.
+    /// Returns this peer's own tensors that were written before a restart, if there are any.
     pub(super) fn own(&self) -> Option<Vec<u8>> {
         fs::read(self.own_path()).ok()
     }
 
-    /// Returns what a user can do with the weights after a session without a result.
+    /// Tells the user of a session that has no result where the weights are and how to use them.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -77,7 +77,7 @@ pub struct FedavgSpec {
     pub rounds: u32,
     /// Passes of a member over its rows in a round: 1 to 1,000. Default 1.
     pub epochs: u32,
-    /// Batches of a member in a round, up to 1,000,000; 0, the default: `epochs` passes.
+    /// Batches of a member in a round, up to 1,000,000. With 0, the default, a member makes `epochs` passes.
     pub steps: u32,
     /// Rows of a batch: 1 to 65,536. Default 32.
     pub batch: u32,
@@ -91,7 +91,7 @@ pub struct FedavgSpec {
     pub weight_decay: f64,
     /// FedProx's mu (Li et al., MLSys 2020): 0 to 1,000. Default 0.
     pub proximal: f64,
-    /// Longest update of a member, in the Euclidean norm; 0, the default, sets no limit.
+    /// Largest Euclidean norm of a member's update. 0, the default, sets no limit.
     pub clip: f64,
     /// Share of the members that train in a round, drawn by the coin: 0.001 to 1. Default 1.
     pub members: f64,
@@ -107,18 +107,18 @@ pub struct FedavgSpec {
     pub flip: bool,
     /// Largest random shift of images, in pixels: 0 to 64. Default 0.
     pub shift: u32,
-    /// Channels, height and width of a row, if it is an image: one channel after the other, line by
-    /// line.
+    /// Channels, height and width, if the rows are images. A row has one channel after the other, each line
+    /// by line.
     pub image: Option<[u32; 3]>,
-    /// Digest of the file with the first weights; `None`, the default: the coin draws them.
+    /// Digest of the file with the first weights. If `None`, the default, the coin draws them.
     pub initial: Option<[u8; 32]>,
-    /// Weights are less than this in magnitude: a power of two. Default 16.
+    /// A power of two. All weights must be less than this in magnitude. Default 16.
     pub range: f64,
-    /// The tensors of a model of the users' own ([`Architecture::Own`]); otherwise none.
+    /// The tensors of a model of the users' own ([`Architecture::Own`]); empty for other networks.
     pub tensors: Vec<TensorSpec>,
 }
 
-/// The parameters, with the network as the section `[fedavg]` describes it.
+/// The fields of the section `[fedavg]`, in which several fields describe the network.
 struct Section {
     shape: Shape,
     hidden: Vec<u32>,
@@ -209,7 +209,7 @@ fn refuse<T>(field: &str, value: impl fmt::Display, limit: &str) -> Result<T, Se
     Err(SessionError::value(field, value, limit))
 }
 
-/// Converts a list to an array of `N` numbers, or refuses its length.
+/// Converts a list to an array of `N` numbers. Returns an error if the list has another length.
 fn numbers<const N: usize>(field: &str, given: &[u32]) -> Result<[u32; N], SessionError> {
     given.try_into().or_else(|_| refuse(&format!("the length of {field}"), given.len(), &N.to_string()))
 }
@@ -224,7 +224,7 @@ impl FedavgSpec {
             .or_else(|error| refuse("fedavg.network", self.network.name(), &format!("possible: {error}")))
     }
 
-    /// Returns the tensors that the session trains, for rows as in `data`. Those of a network of this
+    /// Returns the tensors that the session trains, for rows as in `data`. All tensors of a network of this
     /// program are averaged.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl FedavgSpec {
         tensors.iter().filter(|each| each.is_averaged()).map(TensorSpec::count).sum()
     }
 
-    /// Checks the tensors of a model of the users' own, and the range.
+    /// Checks the range, and the tensors of a model of the users' own.
     fn check_model(&self) -> Result<(), SessionError> {
         if !tensors::is_range(self.range) {
             return refuse("fedavg.range", self.range, "a power of two, 2^-20 to 2^40");
@@ -288,7 +288,7 @@ impl FedavgSpec {
         Ok(())
     }
 
-    /// Returns the random changes to images.
+    /// Returns the random changes that training makes to images.
     pub(crate) fn augment(&self) -> Option<Augment> {
         let image = self.image.filter(|_| self.flip || self.shift > 0)?;
         let image = image.map(|side| side as usize);
@@ -313,7 +313,7 @@ impl FedavgSpec {
         }
     }
 
-    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
+    /// Reads the parameters from their sections of the session file. `data` describes the rows.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         _data: &DataSpec,
@@ -365,11 +365,15 @@ impl Spec for FedavgSpec {
             (_, Some(image)) => {
                 let pixels = image.iter().map(|&side| u64::from(side)).product::<u64>();
                 if pixels != u64::from(data.width()) {
-                    let limit = format!("{} numbers, a row", data.width());
+                    let limit = format!("a shape of {} numbers, as many as a row has", data.width());
                     return refuse("fedavg.image", format!("{image:?}"), &limit);
                 }
                 if self.shift >= image[1].min(image[2]) {
-                    return refuse("fedavg.shift", self.shift, "below the image's sides");
+                    return refuse(
+                        "fedavg.shift",
+                        self.shift,
+                        "less than the height and the width of the image",
+                    );
                 }
             }
             _ => {}
@@ -390,7 +394,7 @@ impl Spec for FedavgSpec {
         Release::Rounds
     }
 
-    /// The usual range is not part of the session's id, as in files from before there were others.
+    /// Leaves out the default range, so that files from before this field was added keep their session id.
     fn entries(&self) -> Vec<Field> {
         let entries = fields::entries(FIELDS, &self.section()).into_iter();
         entries.filter(|(name, _)| *name != "fedavg.range" || self.range != USUAL_RANGE).collect()
@@ -452,7 +456,7 @@ impl Spec for FedavgSpec {
 }
 
 impl Section {
-    /// Resolves the parameters; `given` are the fields that the file has.
+    /// Makes the parameters from the section. `given` has the names of the fields that the file sets.
     fn resolve(self, given: &[&str]) -> Result<FedavgSpec, SessionError> {
         let Self { shape, hidden, filters, image, mut spec } = self;
         let has = |name: &str| given.contains(&name);
@@ -480,7 +484,7 @@ impl Section {
             return refuse("fedavg.filters", "given", "left out unless the network is cnn");
         }
         for tensor in &mut spec.tensors {
-            // So that two files with the same meaning have the same id.
+            // Fills in the default, so that two files with the same meaning have the same id.
             tensor.range = match tensor.range {
                 _ if !tensor.is_averaged() => 0.0,
                 0.0 => spec.range,

@@ -1,10 +1,9 @@
 //! `join --trainer COMMAND`: the user's own program trains instead of the built-in learner.
 //!
-//! For each round, the program gets one line of JSON on standard input and writes one line to the pipe
-//! that FLYSWARM_ANSWERS names. Its standard output is the user's: it goes to standard error of this
-//! program. Rows and weights lie in a folder that only this user can open (`docs/networks.md`). The command
-//! comes from the command line alone: a session file, which another person has written, cannot start
-//! programs here.
+//! For each round, the program gets one line of JSON on standard input and writes one line to the pipe that
+//! FLYSWARM_ANSWERS names. The standard output of the program goes to standard error of flyswarm. Rows and
+//! weights are in a folder that only this user can open (`docs/networks.md`). The command comes only from the
+//! command line. A session file, which another person may have written, cannot start programs here.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,21 +23,22 @@ use super::trainer::{Answer, Order, Trainer, write_rows};
 const MAX_LINE: u64 = 1 << 16;
 /// Longest header of a file of weights, in bytes.
 const MAX_HEADER: u64 = 1 << 24;
-/// Time between two looks at whether the program still runs.
+/// Time between two checks whether the program still runs.
 const LOOK: Duration = Duration::from_millis(20);
-/// Beginning of the name of a folder, and name of its lock.
+/// Beginning of the name of a program's folder, and name of the lock file in it.
 #[cfg(unix)]
 const PREFIX: &str = "flyswarm-trainer-";
 #[cfg(unix)]
 const LOCK: &str = "lock";
-/// Name of the variable that names the folder. It also marks every process that the program has started.
+/// Name of the environment variable that has the path of the folder. Every process that the program starts
+/// inherits it, and can be found by it.
 const FOLDER: &str = "FLYSWARM_FOLDER";
 
 /// A program that trains.
 #[derive(Debug)]
 pub(crate) struct Subprocess {
     limit: Duration,
-    /// Its place in [`STARTED`].
+    /// Folder of the program. It identifies the program in [`STARTED`].
     folder: PathBuf,
     running: Mutex<Running>,
 }
@@ -50,15 +50,16 @@ struct Running {
     has_rows: bool,
 }
 
-/// Programs that were started and not ended, with their folders: on an interrupt, the thread that waits
-/// for an answer must not decide when they end.
+/// Programs that were started and not yet ended, with their folders. The list is global, so that on an
+/// interrupt the main thread can end the programs while another thread waits for an answer.
 static STARTED: Mutex<Vec<(Child, Folder)>> = Mutex::new(Vec::new());
 
 fn started() -> MutexGuard<'static, Vec<(Child, Folder)>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Folder of a program. Its file `lock` is locked while this process runs, even if a signal ends it.
+/// Folder of a program. Its file `lock` is locked while this process runs. The lock is released even if a
+/// signal ends this process.
 #[derive(Debug)]
 struct Folder {
     inside: TempDir,
@@ -73,7 +74,8 @@ impl Folder {
 
         let mut folder = tempfile::Builder::new();
         let inside = folder.prefix(PREFIX).permissions(fs::Permissions::from_mode(0o700)).tempdir()?;
-        // The name comes last: a file of this name that is not locked belongs to no process.
+        // The file gets its name only after it is locked. So an unlocked file of this name belongs to a
+        // process that has ended.
         let unnamed = inside.path().join("unnamed");
         let lock = File::create(&unnamed)?;
         lock.lock()?;
@@ -86,7 +88,8 @@ impl Folder {
     }
 }
 
-/// Ends the programs of processes of this user that a signal has ended, and removes their folders here.
+/// Looks for trainers in the folder `here` whose flyswarm process was ended by a signal. Ends those that
+/// belong to this user, and removes their folders.
 #[cfg(unix)]
 fn end_orphans(here: &Path) {
     use std::os::unix::fs::MetadataExt;
@@ -95,7 +98,7 @@ fn end_orphans(here: &Path) {
     for entry in fs::read_dir(here).into_iter().flatten().flatten() {
         let folder = entry.path();
         let named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        // Not the target of a link.
+        // `DirEntry::metadata` does not follow links.
         if !named || !entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == own) {
             continue;
         }
@@ -119,7 +122,7 @@ struct Line {
     accuracy: f64,
 }
 
-/// A number that may not be finite: Python writes `NaN` and `Infinity`, which are no JSON.
+/// A number that may not be finite: Python writes `NaN` and `Infinity`, which are not JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -128,7 +131,7 @@ enum Number {
 }
 
 impl Subprocess {
-    /// Starts the program; each answer may take as long as `limit`.
+    /// Starts the program; each answer may take up to `limit`.
     ///
     /// # Errors
     /// Returns one line for the user.
@@ -140,13 +143,13 @@ impl Subprocess {
         end_orphans(&std::env::temp_dir());
         let folder = Folder::new().map_err(failed)?;
         let pipe = folder.path().join("answers");
-        // macOS has no call for it that is safe in Rust.
+        // The program `mkfifo` is used because there is no safe Rust function for this on macOS.
         let made = Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).output().map_err(failed)?;
         if !made.status.success() {
             let said = String::from_utf8_lossy(&made.stderr);
             return Err(failed(std::io::Error::other(said.trim_end().to_owned())));
         }
-        // Open for writing too, so that the pipe does not end when the program closes it.
+        // The pipe is opened for writing too, so that reading does not end when the program closes its side.
         let pipe_end = File::options().read(true).write(true).open(&pipe).map_err(failed)?;
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).env(FOLDER, folder.path()).env("FLYSWARM_ANSWERS", &pipe);
@@ -172,7 +175,7 @@ impl Subprocess {
         Ok(made)
     }
 
-    /// Refuses, because the pipe for answers needs Unix.
+    /// Returns an error, because the pipe for answers needs Unix.
     #[cfg(not(unix))]
     pub(crate) fn start(command: &str, _limit: Duration) -> Result<Self, String> {
         Err(format!("--trainer {command}: needs Unix; in Python, flyswarm.FedAvg trains everywhere"))
@@ -182,7 +185,7 @@ impl Subprocess {
         self.folder.join(name)
     }
 
-    /// Returns how the program has ended, or `None` if it runs.
+    /// Returns how the program has ended, or `None` if it is still running.
     fn status(&self) -> Option<String> {
         let mut started = started();
         let Some((child, _)) = started.iter_mut().find(|(_, folder)| folder.path() == self.folder) else {
@@ -201,7 +204,7 @@ impl Subprocess {
         let until = Instant::now() + self.limit;
         loop {
             let ended = self.status();
-            // A program may write its answer and end: what it has written is read first.
+            // A program may write its answer and then end. So its answer is read before its end is reported.
             match running.answers.recv_timeout(LOOK) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Disconnected) => return Err("its pipe for answers has ended".into()),
@@ -221,7 +224,7 @@ impl Subprocess {
         let write = |name: &str, bytes: Vec<u8>| {
             let path = self.path(name);
             fs::write(&path, bytes).map_err(|error| match self.status() {
-                // Then its folder is gone too.
+                // Writing may have failed because the program has ended and its folder was removed.
                 Some(status) => format!("it has ended ({status})"),
                 None => format!("{}: {error}", path.display()),
             })
@@ -232,7 +235,7 @@ impl Subprocess {
         }
         write("weights.safetensors", order.weights())?;
         let answer = self.path("answer.safetensors");
-        // The answer of another round is not valid for this one, and neither is a line that came late.
+        // Removes the answer of an earlier round, and lines that came too late for it.
         let _ = fs::remove_file(&answer);
         while running.answers.try_recv().is_ok() {}
         let mut line = order.told();
@@ -240,7 +243,7 @@ impl Subprocess {
         // A write error means that the program has ended; this is handled below.
         let _ = writeln!(running.orders, "{line}").and_then(|()| running.orders.flush());
         let line = self.line(running)?;
-        // Python writes NaN and Infinity, which are no JSON.
+        // Python writes NaN and Infinity, which are not JSON.
         let plain = ["-Infinity", "Infinity", "NaN"]
             .iter()
             .fold(line.clone(), |line, word| line.replace(&format!(": {word}"), &format!(": \"{word}\"")));
@@ -285,20 +288,20 @@ impl Drop for Subprocess {
     }
 }
 
-/// Ends all programs of this process that train, with all that they have started, and removes their
-/// folders.
+/// Ends all trainers of this process and everything that they have started, and removes their folders.
 pub(crate) fn end_all() {
     end(|_| true);
 }
 
-/// Ends the programs of these folders.
+/// Ends the programs whose folders `which` accepts.
 fn end(which: impl Fn(&Path) -> bool) {
     let ended: Vec<_> = {
         let mut started = started();
         started.extract_if(.., |(_, folder)| which(folder.path())).collect()
     };
     for (mut child, folder) in ended {
-        // After the wait, another process may have got its number.
+        // The process group is ended only before the wait for the program, because after it another process
+        // may get the same number.
         if matches!(child.try_wait(), Ok(None)) {
             #[cfg(unix)]
             let _ = rustix::process::kill_process_group(
@@ -310,16 +313,17 @@ fn end(which: impl Fn(&Path) -> bool) {
         }
         end_marked(folder.path());
         let _ = child.wait();
-        // The folder is removed here.
+        // Dropping the value removes the folder.
         drop(folder);
     }
 }
 
-/// Ends the processes that have this folder in their environment: the program's children that have left
-/// its process group, or outlived it. Needs `/proc`; elsewhere such a process stays.
+/// Ends the processes that have this folder in their environment: children of the program that have left its
+/// process group or are still running after it. This needs `/proc`. On systems without it, such processes
+/// continue.
 fn end_marked(folder: &Path) {
     let mark = [FOLDER.as_bytes(), b"=", folder.as_os_str().as_encoded_bytes(), b"\0"].concat();
-    // A process may start another while this one reads the list.
+    // The list is read three times, because a process may start another one during the first pass.
     for _ in 0..3 {
         let Ok(processes) = fs::read_dir("/proc") else { return };
         let mut found = false;

@@ -43,7 +43,7 @@ pub enum Dtype {
     I8,
     /// Unsigned, 8 bits.
     U8,
-    /// One byte, 0 or 1. It cannot be averaged.
+    /// One byte, 0 or 1. Tensors of this type cannot be averaged.
     Bool,
 }
 
@@ -52,9 +52,9 @@ pub enum Dtype {
 pub enum Rule {
     /// Each round takes the mean over its members.
     Average,
-    /// Each peer keeps its own values. They never leave it.
+    /// Each peer keeps its own values. They never leave the peer.
     KeepOwn,
-    /// The values of the first weights, in every round.
+    /// All rounds use the values of the first weights.
     First,
 }
 
@@ -79,7 +79,7 @@ impl Word for Rule {
 }
 
 impl Dtype {
-    /// Returns the bytes of a number.
+    /// Returns the number of bytes of one number.
     pub(crate) fn size(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -110,7 +110,8 @@ impl Dtype {
         }
     }
 
-    /// Appends the bytes of numbers, rounded to this type: whole numbers half away from 0, others to even.
+    /// Appends the bytes of numbers, rounded to this type. A half is rounded away from 0 in integer types,
+    /// and to even in the others.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -143,13 +144,14 @@ pub struct TensorSpec {
     pub shape: Vec<u32>,
     /// How the peers combine it.
     pub rule: Rule,
-    /// Its numbers are less than this in magnitude if they are averaged: a power of two. 0 until the
-    /// session file is read to its end: that of the session.
+    /// A power of two. If the tensor is averaged, its numbers must be less than this in magnitude. 0 means
+    /// that the tensor has no range of its own; after the session file has been read, it is replaced by the
+    /// range of the session.
     pub range: f64,
 }
 
 impl TensorSpec {
-    /// Returns the number of its values; of a checked tensor at most [`MAX_WEIGHTS`].
+    /// Returns the number of values. A checked tensor has at most [`MAX_WEIGHTS`].
     #[must_use]
     pub fn count(&self) -> usize {
         self.shape.iter().fold(1, |count: usize, &side| count.saturating_mul(side as usize))
@@ -163,7 +165,7 @@ impl TensorSpec {
         self.count().saturating_mul(self.dtype.size())
     }
 
-    /// Returns its type and shape for an error.
+    /// Returns the type and shape of the tensor for an error text.
     fn kind(&self) -> String {
         format!("{} {:?}", self.dtype.word(), self.shape)
     }
@@ -223,7 +225,7 @@ impl Table for TensorSpec {
     }
 }
 
-/// Returns whether a number is a power of two that can be a range.
+/// Returns whether a number is a valid range: a power of two within [`RANGES`].
 pub(crate) fn is_range(range: f64) -> bool {
     (RANGES.0..=RANGES.1).any(|power| range == 2f64.powi(power))
 }
@@ -244,7 +246,7 @@ pub(crate) fn check(tensors: &[TensorSpec]) -> Result<(), String> {
             return refuse(format!("needs a name of 1 to {MAX_NAME} bytes without control characters"));
         }
         if name == "__metadata__" || names.insert(name, ()).is_some() {
-            return refuse("has a name that is taken".into());
+            return refuse("has a name that another tensor has, or that is reserved".into());
         }
         if shape.len() > MAX_DIMENSIONS || shape.contains(&0) {
             return refuse(format!(
@@ -264,7 +266,7 @@ pub(crate) fn check(tensors: &[TensorSpec]) -> Result<(), String> {
         tensors.iter().filter(|each| each.is_averaged() == averaged).map(size).fold(0, usize::saturating_add)
     };
     match sum(true, TensorSpec::count) {
-        0 => Err("no tensor is averaged, so that the peers would learn nothing from each other".into()),
+        0 => Err("no tensor is averaged, so the peers would learn nothing from each other".into()),
         count if count > MAX_WEIGHTS => {
             Err(format!("{count} averaged numbers, at most {MAX_WEIGHTS} are possible"))
         }
@@ -278,13 +280,14 @@ pub(crate) fn check(tensors: &[TensorSpec]) -> Result<(), String> {
 /// Values of all tensors of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Values {
-    /// Those of the averaged tensors, one after another.
+    /// Values of the averaged tensors, one tensor after another.
     pub(crate) averaged: Vec<f32>,
-    /// The bytes of each other tensor.
+    /// The bytes of each tensor that is not averaged.
     pub(crate) others: Vec<Bytes>,
 }
 
-/// Returns where a value of the averaged tensors is, for people, and the range of its tensor.
+/// Describes the place of a value of the averaged tensors in a text for people. Also returns the range of its
+/// tensor.
 pub(crate) fn place(tensors: &[TensorSpec], at: usize) -> Option<(String, f64)> {
     let mut start = 0;
     let tensor = tensors.iter().filter(|each| each.is_averaged()).find(|each| {
@@ -307,8 +310,8 @@ pub(crate) fn place(tensors: &[TensorSpec], at: usize) -> Option<(String, f64)> 
     Some((format!("{}{indices}", tensor.name), tensor.range))
 }
 
-/// Writes a file in the format safetensors. The tensors are in the order of the list, and the numbers that
-/// are averaged are rounded to the types of their tensors.
+/// Writes a file in the format safetensors. The tensors are in the order of the list. Averaged numbers are
+/// rounded to the type of their tensor.
 pub(crate) fn write(tensors: &[TensorSpec], values: &Values, metadata: Option<&Value>) -> Vec<u8> {
     let (mut data, mut averaged, mut others) = (Vec::new(), &values.averaged[..], values.others.iter());
     let mut places = Vec::new();
@@ -339,7 +342,7 @@ pub(crate) fn write(tensors: &[TensorSpec], values: &Values, metadata: Option<&V
     bytes
 }
 
-/// A file in the format safetensors, not read further.
+/// A file in the format safetensors. Only its header has been read.
 pub(crate) struct File<'a> {
     header: Map<String, Value>,
     data: &'a [u8],
@@ -360,13 +363,13 @@ pub(crate) fn open(bytes: &[u8]) -> Result<File<'_>, String> {
 }
 
 impl File<'_> {
-    /// Returns a text of the metadata.
+    /// Returns an entry of the metadata.
     pub(crate) fn metadata(&self, name: &str) -> Option<&str> {
         self.header.get("__metadata__")?.get(name)?.as_str()
     }
 
-    /// Lists the tensors of the file, in the order of their values, with the rules that are usual for their
-    /// types: numbers with a fraction are averaged, others stay as they are.
+    /// Lists the tensors of the file, in the order of their values, with the default rules of their types:
+    /// floating-point numbers are averaged, other numbers keep their first values.
     ///
     /// # Errors
     /// Returns one line that names the tensor.
@@ -398,7 +401,8 @@ impl File<'_> {
         bytes.ok_or_else(|| format!("is cut off in {}", tensor.name))
     }
 
-    /// Reads the values of exactly these tensors, which may be in any order.
+    /// Reads the values of these tensors, which may be in any order in the file. The file must have no other
+    /// tensors.
     ///
     /// # Errors
     /// Returns one line that names the first tensor that is missing, superfluous or of another type or
@@ -430,19 +434,19 @@ impl File<'_> {
         let known: BTreeMap<_, _> = tensors.iter().map(|each| (&*each.name, ())).collect();
         let other = self.header.keys().find(|name| *name != "__metadata__" && !known.contains_key(&***name));
         match other {
-            Some(name) => Err(format!("has a tensor {name:?}, which the model has not")),
+            Some(name) => Err(format!("has a tensor {name:?} that the model does not have")),
             None => Ok(values),
         }
     }
 }
 
-/// Returns a range that leaves room for the training of a tensor with these first values.
+/// Returns a range for a tensor with these first values. It leaves room for changes by training.
 #[expect(clippy::cast_possible_truncation, reason = "a small power")]
 fn usual_range(tensor: &TensorSpec, bytes: &[u8]) -> f64 {
     let mut numbers = Vec::new();
     tensor.dtype.read(bytes, &mut numbers);
     let most = numbers.iter().map(|number| f64::from(number.abs())).fold(0.0, f64::max);
-    // Statistics of a batch follow the data, and their first values say nothing about them.
+    // Statistics of batches depend on the data, so their first values do not show how large they become.
     let least = match tensor.name.rsplit('.').next() {
         Some("running_var") => 65_536.0,
         Some("running_mean") => 1024.0,

@@ -1,6 +1,6 @@
-//! The rounds against a plain program that does the same in one place. The results are equal to the bit,
-//! even if members are lost or come late. The plain program uses the learner, but no words, slots or
-//! carried numbers.
+//! Compares the rounds with a plain program that does the same in one place. The results are equal bit for
+//! bit, even if members are lost or come late. The plain program uses the same learner, but no words, slots
+//! or carried numbers.
 
 mod early;
 mod evaluate;
@@ -63,7 +63,7 @@ fn spec(session: &Session) -> &FedavgSpec {
     spec
 }
 
-/// Returns every peer's rows of the digits: peer i has 15 + 5 i.
+/// Returns every peer's rows of the digits. Peer i has 15 + 5 i rows.
 fn parts(peers: u16) -> Vec<Arc<Dataset>> {
     let mut next = 0;
     let part = |peer: u16| {
@@ -87,13 +87,13 @@ fn committed(slot: u32, members: &[Peer]) -> Committed {
     Committed { sum, members: members.to_vec(), total: [0; 32], deals: [0; 32] }
 }
 
-/// Sums slot after slot over the members that `members` gives; drops each vector that later slots do not
+/// Sums slot after slot over the members that `members` returns. Drops each vector that later slots do not
 /// need.
 fn federated(tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
     federated_to(u32::MAX, tasks, members)
 }
 
-/// Does the same up to this slot.
+/// Does the same as `federated`, up to this slot.
 fn federated_to(end: u32, tasks: &[Fedavg], members: impl Fn(u32) -> Vec<Peer>) -> Result<History, String> {
     let everybody: Vec<_> = (0u16..).map(Peer).take(tasks.len()).collect();
     let mut slots = vec![(committed(0, &everybody), Bytes::copy_from_slice(&COIN))];
@@ -171,8 +171,8 @@ fn held_loss(session: &Session, seed: &[u8; 32], part: &Dataset, weights: &[f32]
     (tested.loss / held.rows() as f64).min(15.0)
 }
 
-/// Returns the weights of the result, in one place: exact sums in fixed point, or with `float` plain
-/// FedAvg.
+/// Computes the weights of the result in one place, with exact sums in fixed point. If `float` is true,
+/// computes FedAvg in floating point instead.
 fn plain(
     session: &Session,
     seed: &[u8; 32],
@@ -183,7 +183,7 @@ fn plain(
     plain_rounds(session, seed, parts, members, float).0
 }
 
-/// Returns the same, with the round that made them and the number of rounds.
+/// Does the same as `plain`. Also returns the round that made the weights, and the number of rounds.
 fn plain_rounds(
     session: &Session,
     seed: &[u8; 32],
@@ -198,7 +198,7 @@ fn plain_rounds(
         Weighting::Rows => parts[peer.index()].rows() as u64,
         Weighting::Equal => 1,
     };
-    // Only the rows of the largest group that was ever present count, the last in a tie.
+    // The shares use the rows of the largest set of members so far; in a tie, of the last such set.
     let mut counted = members(2);
     for slot in 3..=3 + spec.rounds {
         let (made, end) = (slot - 3, slot == 3 + spec.rounds);
@@ -223,8 +223,8 @@ fn plain_rounds(
                 best = (loss, weights.clone(), made);
             }
         }
-        // If a round exhausts the patience, its own weights are not used. The last round is an
-        // exception: `scores` judges its weights.
+        // If training ends early with a round, the weights of this round are not judged and not used. The
+        // weights of the last round are judged by `scores`.
         if end || spec.patience > 0 && made - best.2 >= spec.patience && made + 1 < spec.rounds {
             let rounds = if end { made } else { made + 1 };
             return if spec.patience > 0 { (best.1, best.2, rounds) } else { (weights, made, rounds) };
@@ -297,8 +297,8 @@ proptest! {
                     prop_assert_eq!(bits(&tasks[1].plan.weights(8, &history).unwrap()), bits(&plain));
                 }
             }
-            // Two of four drawn members may be away, and after an early end also one that holds out a
-            // class.
+            // The session may fail if two of four drawn members are away, or if after an early end a member
+            // is away that holds out rows of a class.
             Err(error) => {
                 let away = spec(&session).patience > 0 && error.contains("peers hold out rows");
                 prop_assert!(options.starts_with("members") || away, "{error}");
@@ -307,8 +307,8 @@ proptest! {
     }
 }
 
-/// Runs five peers in the simulator: one crashes at this stage of the second round, and is away for
-/// `away_s`.
+/// Runs five peers in the simulator: one crashes at this stage of the second round, and is away for `away_s`
+/// seconds.
 fn crashed(session: &Session, parts: &[Arc<Dataset>], stage: &str, away_s: u32) -> Swarm {
     let at = format!("{{ slot = \"round-2\", stage = \"{stage}\" }}");
     let fault = format!("kind = \"crash\", peers = 2, at = {at}, for_s = {away_s}");
@@ -339,7 +339,7 @@ fn in_the_simulator_where_a_peer_crashes_and_returns_all_have_the_weights_of_the
         assert_eq!(bits(Classifier::decode(&outcome.file).unwrap().weights()), bits(&plain), "{peer}");
         reports.insert((outcome.digest, serde_json::to_string(&outcome.details).unwrap()));
     }
-    assert_eq!(reports.len(), 1, "the peer that was away has the figures of every round too");
+    assert_eq!(reports.len(), 1, "the peer that was away also has the figures of every round");
 }
 
 #[test]
@@ -393,7 +393,8 @@ fn weights_out_of_range_and_nan_are_refused_by_name_before_anything_is_sent() {
 
 #[test]
 fn the_largest_numbers_of_the_most_members_do_not_leave_the_ring() {
-    // The worst case: the most peers of a session, with shares that add up to 1, all at the limit.
+    // The worst case: a session has the most peers, their shares add up to 1, and all their weights are at
+    // the limit.
     for sign in [1.0, -1.0] {
         let share = ONE / 1024;
         let word = mean_word(sign * LIMIT, share, String::new).unwrap();
@@ -410,7 +411,7 @@ fn a_sum_of_members_that_carry_different_histories_is_refused_by_everybody() {
     let everybody: Vec<_> = (0..4).map(Peer).collect();
     let history = federated(&tasks, |_| everybody.clone()).unwrap();
     let layout = tasks[0].plan.layout();
-    // Opens the last round again, with one word of one member changed.
+    // Opens the last round again, after one word of one member was changed.
     let last = tasks[0].plan.last() - 1;
     let refused = |at: usize, change: u32| {
         let mut vector = history.vector(last).unwrap().to_vec();
@@ -425,7 +426,7 @@ fn a_sum_of_members_that_carry_different_histories_is_refused_by_everybody() {
     let words = layout.words();
     assert!(refused(layout.weights + words::FIGURES, u32::MAX / 2).contains("share"));
     assert!(refused(layout.weights + words::FIGURES + 2, 1).contains("number of rows"));
-    // As if each of the four had reported one row more.
+    // The sum is as if each of the four had reported one more row.
     assert!(refused(layout.weights + words::FIGURES + 2, 4).contains("history"));
     assert!(refused(words - 2 * words::FIGURES, 3).contains("figure of a round"));
 }
@@ -444,16 +445,16 @@ fn a_peer_without_rows_is_refused_and_so_is_a_round_of_too_few_that_train() {
     });
     let history = History::of(slots);
     let trains = tasks[0].plan.trains(3, &history);
-    assert_eq!(trains.len(), 4, "three and one in reserve");
+    assert_eq!(trains.len(), 4, "three members, and one in reserve");
     let others: Vec<_> = (0..6).map(Peer).filter(|peer| !trains[..2].contains(peer)).collect();
     let error = tasks[0].allows(3, &history, &others).unwrap_err();
     assert_eq!(error, "only 2 of the members that train are present, 3 are needed");
     let rounds: std::collections::BTreeSet<_> =
         (3..6).map(|slot| tasks[0].plan.trains(slot, &history)).collect();
-    assert!(rounds.len() > 1, "another draw in another round");
+    assert!(rounds.len() > 1, "each round draws other members");
 }
 
-/// Makes a network file of the session's shape, and a session that starts from it.
+/// Makes a network file that fits the session, and a session that starts from this file.
 fn started(peers: u16, lines: &str, weights: impl Fn(&Plan) -> Vec<f32>) -> (Classifier, Session) {
     let drawn = session(peers, lines);
     let plan = Plan::new(drawn.clone(), spec(&drawn).clone()).unwrap();
@@ -480,10 +481,11 @@ fn rounds_start_from_the_weights_of_the_file_that_the_session_names() {
         tasks.iter_mut().for_each(|task| task.plan.initial = Some(start.clone()));
         federated(&tasks, everybody).unwrap()
     };
-    // These are the weights that the coin would have drawn: the result is as without a file.
+    // The file has the weights that the coin would have drawn, so the result is the same as without a file.
     let (file, named) = started(4, lines, |plan| plan.network.initial(&COIN));
     assert_eq!(bits(&weights(&named, &from(&file, &named))), bits(&weights(&plain, &drawn)));
-    // Starts from the final weights: the first round begins where the last one ended.
+    // Starts from the final weights of another session, so the first round continues where that session
+    // ended.
     let (file, named) = started(4, lines, |_| weights(&plain, &drawn));
     let history = from(&file, &named);
     let loss = |session: &Session, history: &History| {
@@ -493,7 +495,11 @@ fn rounds_start_from_the_weights_of_the_file_that_the_session_names() {
     let (before, after) = (loss(&plain, &drawn), loss(&named, &history));
     let rows = Rows::new(parts[0].clone());
     let error = (built_in(&named, spec(&named).clone()).build)(named.clone(), Peer(0), rows, &[0; 32]);
-    assert_eq!(error.err().as_deref(), Some(initial::MISSING), "refused before it sends anything");
+    assert_eq!(
+        error.err().as_deref(),
+        Some(initial::MISSING),
+        "the peer is refused before it sends anything"
+    );
     assert!(after[0] < before[2] && before[2] < before[0], "{before:?}, then {after:?}");
 }
 

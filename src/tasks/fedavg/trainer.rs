@@ -1,4 +1,4 @@
-//! The user's own trainer instead of the built-in learner: its orders and its answers
+//! The interface to the user's own trainer: the orders that it gets and the answers that it gives
 //! (`docs/networks.md`).
 
 use flyswarm_learn::learner::{Architecture, Batch, Network, Settings, Tape};
@@ -9,7 +9,7 @@ use crate::data::Dataset;
 
 /// A program that trains a model.
 pub(crate) trait Trainer: std::fmt::Debug + Send + Sync {
-    /// Trains as ordered.
+    /// Trains for one round.
     ///
     /// # Errors
     /// Returns one line for the user; this peer then leaves the session, and the others continue without
@@ -17,7 +17,7 @@ pub(crate) trait Trainer: std::fmt::Debug + Send + Sync {
     fn train(&self, order: &Order<'_>) -> Result<Answer, String>;
 }
 
-/// One round of one member.
+/// The order to train in one round.
 #[derive(Debug)]
 pub(crate) struct Order<'a> {
     pub(crate) network: &'a Network,
@@ -27,7 +27,7 @@ pub(crate) struct Order<'a> {
     pub(crate) rounds: u32,
     /// Weights to start from.
     pub(crate) start: &'a Values,
-    /// Scaled rows without the held-out ones; the same in every round.
+    /// Scaled training rows. They are the same in every round.
     pub(crate) rows: &'a Dataset,
     /// Training settings of the session.
     pub(crate) settings: Settings,
@@ -58,8 +58,9 @@ impl Order<'_> {
         tensors::write(self.tensors, self.start, None)
     }
 
-    /// Returns the answer in a file of weights with the mean loss (nats) and the accuracy on the rows. If
-    /// the trainer gave no figures, they are computed with the new weights of a network of this program.
+    /// Reads the answer from a file of weights. `figures` has the mean loss (nats) and the accuracy on the
+    /// rows. If the trainer gave no figures, this function computes them with the new weights; this works
+    /// only for a network of this program.
     ///
     /// # Errors
     /// Returns one line, without the name of the file, if the tensors or the figures are impossible.
@@ -77,7 +78,7 @@ impl Order<'_> {
             return Ok(Answer { values, seen });
         };
         if loss.is_nan() || loss == f64::INFINITY {
-            return Err(format!("gave the loss {loss}: its training diverges; {}", self.advice()));
+            return Err(format!("gave the loss {loss}: the training diverges; {}", self.advice()));
         }
         if !(loss >= 0.0 && (0.0..=1.0).contains(&accuracy)) {
             return Err(format!("gave loss {loss} and accuracy {accuracy}, expected at least 0, and 0 to 1"));
@@ -87,7 +88,7 @@ impl Order<'_> {
         Ok(Answer { values, seen: Batch { loss: loss * rows as f64, right, rows } })
     }
 
-    /// Returns what to do against training that diverges.
+    /// Returns advice for training that diverges.
     pub(crate) fn advice(&self) -> String {
         lower_rate(f64::from(self.settings.rate))
     }
@@ -95,7 +96,7 @@ impl Order<'_> {
 
 /// Returns the advice to train with a lower rate than this one.
 pub(crate) fn lower_rate(rate: f64) -> String {
-    // One significant digit of a tenth: a rate to type, not the result of a computation.
+    // A tenth of the rate, rounded to one digit, so that it is easy to type.
     let tenth = format!("{:.0e}", rate / 10.0).parse::<f64>().unwrap_or(rate);
     format!("try fedavg.rate = {tenth} in a new session")
 }

@@ -1,20 +1,20 @@
-//! The words of a round: means in fixed point, the share, rows, and the values that the members carry
-//! from round to round (spec, section "Task fedavg").
+//! The words of a round: means in fixed point, the share, numbers of rows, and the values that the members
+//! repeat from round to round (spec, section "Task fedavg").
 //!
-//! A mean is the sum of each member's number times its share, in signed 32-bit words with 27 fractional
-//! bits. No sum of words leaves the ring if the shares add up to at most 1 and the numbers are below
-//! [`LIMIT`] in magnitude.
+//! A word of a mean is the sum over the members of each member's number times its share. Words are signed,
+//! with 32 bits, 27 of them fractional. No sum overflows if the shares add up to at most 1 and the numbers
+//! are at most [`LIMIT`] in magnitude.
 
 use bytes::Bytes;
 
 use crate::crypto::mask::{Word, capacity};
 pub(super) use crate::tasks::WHOLE_SHARE as ONE;
 
-/// Numbers of a round that are means, in addition to the weights: [`Figures`].
+/// Number of means in a round in addition to the weights: the [`Figures`].
 pub(super) const FIGURES: usize = 4;
-/// Words after the means: the share, rows, and the rows in use in two halves.
+/// Number of words after the means: the share, the rows, and two halves of the rows in use.
 const TAIL: usize = 4;
-/// Words for each number of the predictions: 16 bits each.
+/// Number of words for each number of the predictions. Each word has 16 bits of the number.
 const PARTS: usize = 4;
 /// Most peers of a session; each rounds by half a unit.
 const PEERS: u64 = 1024;
@@ -44,7 +44,7 @@ impl Figures {
         Self { loss, accuracy, held_loss, held_accuracy }
     }
 
-    /// Returns the values that are carried on: losses in thousandths, fractions in ten thousandths.
+    /// Returns the values that later rounds repeat: losses in thousandths, fractions in ten thousandths.
     fn coarse(self) -> [u32; FIGURES] {
         let scaled = [1e3, 1e4, 1e3, 1e4].into_iter().zip(self.numbers());
         let mut coarse = [0; FIGURES];
@@ -56,7 +56,7 @@ impl Figures {
         coarse
     }
 
-    /// Returns the loss on held-out rows, in thousandths. It decides which weights are better.
+    /// Returns the loss on held-out rows, in thousandths. The weights with the lowest value are the best.
     pub(super) fn judged(self) -> u32 {
         self.coarse()[2]
     }
@@ -92,28 +92,28 @@ pub(super) fn mean_word(number: f64, share: u32, what: impl Fn() -> String) -> R
     Ok(word.cast_unsigned())
 }
 
-/// Returns the mean of an opened word, by the opened share.
+/// Returns the mean that an opened word and the opened share give.
 pub(super) fn mean(word: u32, share: u32) -> f64 {
     f64::from(word.cast_signed()) / f64::from(share)
 }
 
-/// Layout of a round's words: `weights` and `figures` means, the share, rows, rows in use (two halves),
-/// and the carried figures of each of `rounds`. After an early end, the words before the share instead
-/// have [`PARTS`] words for each of `predictions` numbers.
+/// Layout of a round's words: `weights` means of weights and `figures` means of figures, the share, the rows,
+/// the rows in use (two halves), and the carried figures of each of `rounds` rounds. After an early end, the
+/// words before the share are [`PARTS`] words for each of `predictions` numbers instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) weights: usize,
     /// [`FIGURES`]; 0 in a private session, which opens and carries no figures.
     pub(super) figures: usize,
     pub(super) rounds: usize,
-    /// Number of numbers that describe the predictions of the result, if training may end early.
+    /// If training may end early: how many numbers describe the predictions of the result. Otherwise 0.
     pub(super) predictions: usize,
 }
 
-/// Values that all members carry on.
+/// Values that all members repeat in a round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Carried {
-    /// Rows in use: the shares are fractions of them.
+    /// Number of rows in use. The shares are fractions of it.
     pub(super) rows: u32,
     /// Figures of the earlier rounds, from the first.
     pub(super) curve: Vec<Figures>,
@@ -129,8 +129,7 @@ impl Layout {
         (self.weights + self.figures).max(PARTS * self.predictions)
     }
 
-    /// Writes a member's words. `share` is 0 for a member that does not train; its `means` are then not
-    /// used.
+    /// Writes a member's words. A member that does not train has no `means`, and its share is written as 0.
     pub(super) fn write(
         self,
         means: Option<(&[f32], Figures)>,
@@ -144,7 +143,7 @@ impl Layout {
                 words.push(mean_word(weight.into(), share, || format!("weight {at} after training"))?);
             }
             for number in figures.numbers() {
-                // A loss has no upper limit of its own.
+                // A loss may be arbitrarily large, so it is cut at 15.
                 words.push(mean_word(number.min(15.0), share, || "the loss".into())?);
             }
         }
@@ -157,7 +156,7 @@ impl Layout {
         self.finish(numbers.iter().flat_map(parts).collect(), 0, rows, carried)
     }
 
-    /// Appends the tail to the words.
+    /// Appends the share, the numbers of rows and the carried figures to the words.
     fn finish(self, mut words: Vec<u32>, share: u32, rows: u32, carried: &Carried) -> Bytes {
         words.resize(self.share_at(), 0);
         words.extend([share, rows, carried.rows & 0xffff, carried.rows >> 16]);
@@ -166,8 +165,8 @@ impl Layout {
         words.into_iter().flat_map(u32::to_le_bytes).collect()
     }
 
-    /// Returns the numbers that were summed instead of a round. Each of at most 1,024 peers adds a part
-    /// below 2^16.
+    /// Returns the numbers that were summed instead of a round. No word overflows, because each of at most
+    /// 1,024 peers adds a part below 2^16.
     pub(super) fn predictions(self, opened: &[u8]) -> Vec<u64> {
         let words: Vec<_> = (0..PARTS * self.predictions).map(|at| self.word(opened, at)).collect();
         let number = |parts: &[u32; PARTS]| {
@@ -194,7 +193,7 @@ impl Layout {
         words.map(weight).collect()
     }
 
-    /// Returns the round's own figures.
+    /// Returns the figures that this round has opened.
     pub(super) fn figures(self, opened: &[u8]) -> Figures {
         let share = self.share(opened);
         if self.figures == 0 {
@@ -203,7 +202,7 @@ impl Layout {
         Figures::of([0, 1, 2, 3].map(|at| mean(self.word(opened, self.weights + at), share)))
     }
 
-    /// Returns the rows of the members of the round.
+    /// Returns the number of rows of the members of the round.
     pub(super) fn rows(self, opened: &[u8]) -> u32 {
         self.word(opened, self.share_at() + 1)
     }
@@ -233,7 +232,7 @@ impl Layout {
 }
 
 impl Carried {
-    /// Appends the figures of one more round.
+    /// Appends the figures of the next round.
     pub(super) fn push(&mut self, figures: Figures) {
         self.curve.push(Figures::of_coarse(figures.coarse()));
     }

@@ -1,4 +1,4 @@
-//! Comparison of a run's network with networks that learn from the given labels alone.
+//! Compares the network of a simulated session with networks that are trained only on the given labels.
 
 use crate::data::Dataset;
 use crate::model::score::Confusion;
@@ -9,7 +9,7 @@ use crate::tasks::fedavg::Plan;
 use crate::tasks::fedavg::compare::evaluation;
 use flyswarm_learn::learner::Classifier;
 
-/// Returns the rows of a peer that have a given label.
+/// Returns the rows of a peer that have a label.
 fn labelled(part: &Rows) -> Dataset {
     let known: Vec<usize> = (0..part.labels.len()).filter(|&row| part.labels[row].is_some()).collect();
     part.data.subset(&known)
@@ -25,8 +25,8 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     }
 }
 
-/// Compares the network of the finished peers with two others: one trained on all given labels in one
-/// place, and one trained on the given labels of the peer with the most.
+/// Compares the network of the finished peers with two others: one trained on all given labels in one place,
+/// and one trained on the given labels of the peer that has the most.
 fn accuracy(run: &Ended<'_>, spec: &FedavgXclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
     let rows = run.rows;
     let mut networks = Vec::new();
@@ -42,7 +42,7 @@ fn accuracy(run: &Ended<'_>, spec: &FedavgXclpSpec, failures: &mut Vec<String>) 
     let (first, network) = networks.first()?;
     let other = networks.iter().find(|(_, other)| other.digest() != network.digest());
     if let Some((peer, _)) = other {
-        failures.push(format!("{peer} has another network than {first}"));
+        failures.push(format!("the network of {peer} differs from that of {first}"));
     }
     let (session, seed) = (run.session, run.first()?.1.seed()?);
     let plan = Plan::new(session.clone(), spec.fedavg.clone()).ok()?;

@@ -1,10 +1,10 @@
-//! Positions of the slots of the two tasks in the session.
+//! Positions in the session of the slots of the two tasks, training and label propagation.
 
 /// Part of a propagation: the number of points of each member, and the given labels of each class.
 pub(super) const POINTS: u32 = 0;
 /// Part of a propagation: the members that computed.
 pub(super) const COMPUTED: u32 = 1;
-/// Part of a propagation: the owners have received their labels.
+/// Part of a propagation: the slot in which the owners receive their labels.
 pub(super) const LABELLED: u32 = 2;
 /// Part of a propagation: the number of labels of each class, given and found.
 pub(super) const COUNTS: u32 = 3;
@@ -50,7 +50,7 @@ impl Layout {
         self.after + number * self.refresh
     }
 
-    /// Returns the propagation whose labels a round trains on.
+    /// Returns the propagation whose labels a round trains on; `None` before the first propagation.
     pub(super) fn latest(self, round: u32) -> Option<u32> {
         round.checked_sub(self.after).map(|rounds| rounds / self.refresh)
     }
@@ -60,8 +60,8 @@ impl Layout {
         self.first + self.round(number) + PARTS * number
     }
 
-    /// Returns how many slots are committed when the labels of a propagation can be dropped. By then the
-    /// labels of the next one are counted, or all rounds are over.
+    /// Returns how many slots must be committed before the labels of a propagation can be dropped. By then
+    /// the labels of the next propagation have been counted, or all rounds are over.
     pub(super) fn end(self, number: u32) -> u32 {
         match number + 1 < self.propagations() {
             true => self.propagation(number + 1) + COUNTS,
@@ -82,7 +82,7 @@ impl Layout {
         matches!(self.place(slot), Place::Training(_))
     }
 
-    /// Returns how many slots of the task `fedavg` are among the first `committed` of the session.
+    /// Returns how many of the first `committed` slots of the session belong to the task `fedavg`.
     pub(super) fn trained(self, committed: u32) -> u32 {
         match self.place(committed) {
             Place::Training(slot) => slot,

@@ -2,15 +2,16 @@
 //! labels. The labels are propagated over the representations of all members' rows (Scott, Yeo &
 //! Lampert, *Cross-client Label Propagation*, TMLR 2023, Algorithm 2; spec, section "Task fedavg-xclp").
 //!
-//! Slots: those of the task `fedavg`, and four before each round that begins with a propagation:
-//! * `points-P`: the number of points of each member, and the total of given labels of each class;
+//! The slots are those of the task `fedavg`, and four more before each round that uses a new propagation:
+//! * `points-P`: the number of points of each member, and the number of given labels of each class over all
+//!   members;
 //! * `computed-P` and `labelled-P`, as in the task `xclp`;
-//! * `counts-P`: the number of labels of each class after the propagation, given and found.
+//! * `counts-P`: the number of labels of each class after the propagation, including the given ones.
 //!
-//! A point is a row's representation under the start weights of that round.
+//! A point is the representation of a row in the network with the start weights of that round.
 //!
-//! The parts of the two tasks are `Fedavg` and `Xclp`. Each of them sees its own slots alone. A member
-//! that missed a propagation trains on its given labels.
+//! `Fedavg` handles the training, and an `Xclp` each propagation. Each of them sees only its own slots. A
+//! member that missed a propagation trains on its given labels.
 
 mod compare;
 mod layout;
@@ -39,7 +40,7 @@ use crate::session::{Peer, Section, Session, SessionError};
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
-/// Plan of a session, derived from the session file alone.
+/// Plan of a session. It follows from the session file alone.
 #[derive(Clone, Debug)]
 struct Plan {
     session: Session,
@@ -48,7 +49,7 @@ struct Plan {
     xclp: xclp::Plan,
 }
 
-/// Part of one peer in the task.
+/// The task of one peer.
 struct FedavgXclp {
     plan: Plan,
     me: Peer,
@@ -58,7 +59,7 @@ struct FedavgXclp {
     /// True if training may end early.
     patient: bool,
     secret: Zeroizing<[u8; 32]>,
-    /// This peer's part in each propagation, once it has its points.
+    /// This peer's task in each propagation. It is set when the points have been computed.
     propagations: Vec<OnceLock<Xclp>>,
 }
 
@@ -72,7 +73,8 @@ impl Plan {
     fn new(session: Session, spec: &FedavgXclpSpec) -> Result<Self, String> {
         let fedavg = fedavg::Plan::new(session.clone(), spec.fedavg.clone());
         let mut fedavg = fedavg.map_err(|error| error.to_string())?;
-        // Training ends only after labels were found and the network had time to learn from them.
+        // Rounds before the first propagation do not count for the patience, so that training does not end
+        // before it has used found labels.
         fedavg.uncounted = spec.after;
         let layout = Layout {
             first: fedavg.first(),
@@ -100,7 +102,7 @@ impl Plan {
                 let name = ["points", "computed", "labelled", "counts"][part as usize];
                 let of_xclp = &propagated[1 + part.min(LABELLED) as usize];
                 let (words, is, reveals) = match part {
-                    // The labels of each class follow the numbers of rows.
+                    // The words with the labels of each class come after the words with the numbers of rows.
                     POINTS => (
                         of_xclp.words + classes,
                         "rows of each member, and given labels",
@@ -138,7 +140,7 @@ impl Plan {
         Some(words.map(|&word| u32::from_le_bytes(word).into()).collect())
     }
 
-    /// Returns the number of given labels of each class among the points of a propagation.
+    /// Returns the number of given labels of each class among the points of this propagation.
     fn given(&self, number: u32, history: &History) -> Option<Vec<u64>> {
         let slot = self.layout.propagation(number) + POINTS;
         self.counts(slot, self.session.roster.len(), history)
@@ -190,7 +192,7 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Makes a peer's task that keeps the weights of each round.
+/// Makes a peer's task that keeps the weights of the last round in a file.
 fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<Option<Build>, String> {
     wishes.refuse(session)?;
     let (Some(spec), Some(kept)) = (session.task.get::<FedavgXclpSpec>().cloned(), wishes.rounds.cloned())
@@ -207,7 +209,7 @@ fn build_own(session: &Session, wishes: OwnWishes<'_>, _: &mut Rows) -> Result<O
 /// Returns the built-in task with these parameters.
 #[must_use]
 pub(crate) fn built_in(session: &Session, spec: FedavgXclpSpec) -> BuiltIn {
-    // A checked session has a network; the engine refuses an empty plan.
+    // A checked session always has a plan. The engine refuses an empty plan.
     let plan = Plan::new(session.clone(), &spec).map_or(Vec::new(), |plan| plan.aggregates());
     BuiltIn {
         own: OwnSlots::of(&plan, "holders"),
@@ -240,8 +242,8 @@ impl FedavgXclp {
         Ok(Self { plan, me, fedavg, places, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
-    /// Returns this peer's part in a propagation. This is possible only after the round before is committed
-    /// and before the next round is committed.
+    /// Returns this peer's task in a propagation. It can be made only after the round before the propagation
+    /// has been committed, and before the next round is committed.
     fn propagation(&self, number: u32, history: &History) -> Result<&Xclp, String> {
         let place = self.propagations.get(number as usize).ok_or("no such propagation")?;
         if let Some(xclp) = place.get() {
@@ -254,8 +256,8 @@ impl FedavgXclp {
         let rows = self.fedavg.points(&trained).map_err(failed)?;
         let given = self.fedavg.given(&trained).map_err(failed)?;
         let (mut keys, _) = self.plan.fedavg.network.represent(&weights, rows.view(), &mut Tape::default());
-        // A zero vector has no direction. All ones make such a row as near to all other rows of its kind
-        // as possible.
+        // A zero vector has no direction. It is replaced by a vector of ones, so that all such rows are near
+        // each other.
         keys.rows_mut().into_iter().filter(|key| key.iter().all(|&value| value == 0.0)).for_each(
             |mut key| {
                 key.fill(1.0);
@@ -281,7 +283,7 @@ impl FedavgXclp {
         Ok(PseudoLabels::new(&given, &scores, classes))
     }
 
-    /// Returns the labels for training in a round, if a propagation came before it.
+    /// Returns the labels for training in a round; `None` if no propagation came before the round.
     fn found(&self, round: u32, history: &History) -> Result<Option<LabelledRows>, String> {
         let Some(number) = self.plan.layout.latest(round) else { return Ok(None) };
         let closed = "the counts of labels are not open";
@@ -290,7 +292,7 @@ impl FedavgXclp {
         Ok(Some(LabelledRows { labels: self.labels(number, history)?, class_weights }))
     }
 
-    /// Returns this peer's words for a slot of a propagation that needs no exchange between peers.
+    /// Returns this peer's words for `points` or `counts`, the slots of a propagation without an exchange.
     fn words(&self, number: u32, part: u32, history: &History) -> Result<Bytes, String> {
         let classes = self.plan.classes();
         if part == COUNTS {
@@ -308,7 +310,7 @@ impl FedavgXclp {
 }
 
 fn words(counts: impl IntoIterator<Item = u64>) -> Bytes {
-    // The number of rows fits a word of the sum: `holders::fits` has checked it.
+    // `holders::fits` has checked that the number of rows fits in a word of the sum.
     counts.into_iter().flat_map(|count| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes()).collect()
 }
 
@@ -378,15 +380,15 @@ impl Task for FedavgXclp {
         let layout = self.plan.layout;
         match layout.place(slot) {
             Place::Training(slot) => self.fedavg.needed_by_plan(slot, layout.trained(committed)),
-            // Shares of the output are kept until every owner has its own.
+            // The shares of the output are kept until every owner has got its labels.
             Place::Propagation(_, COMPUTED) => committed <= slot + 1,
             // The labels serve all rounds until the next propagation.
             Place::Propagation(number, _) => committed <= layout.end(number),
         }
     }
 
-    /// With a `patience`, also keeps the round with the best weights so far; keeps no labels after an
-    /// early end.
+    /// If the session has a `patience`, also keeps the vector of the round whose weights are the best so far.
+    /// After an early end, keeps no labels.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         let retained = self.needed_by_plan(slot, history.committed());
         if !self.patient {
@@ -417,8 +419,8 @@ impl Task for FedavgXclp {
         }
     }
 
-    /// A round uses the found labels of the latest propagation alone. So a peer without given labels
-    /// counts as training only if that propagation has delivered labels to it.
+    /// A round uses found labels only from the latest propagation. So a peer without given labels trains in a
+    /// round only if it got labels from that propagation.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         let trained = self.plan.trained(history);
         let layout = self.plan.layout;
@@ -448,7 +450,7 @@ impl Task for FedavgXclp {
         }
     }
 
-    /// Returns also the rows without a given label, if a propagation has delivered labels.
+    /// Returns all training rows if this peer has trained. They include the rows without a given label.
     fn learnt_rows(&self, history: &History) -> Option<Vec<usize>> {
         let training = self.plan.trained(history);
         let rounds = (0..history.committed()).filter(|&slot| match self.plan.layout.place(slot) {

@@ -37,14 +37,13 @@ static FIELDS: &[Row<FedavgXclpSpec>] = fields::fields! { "pseudo_labels";
 };
 
 impl FedavgXclpSpec {
-    /// Combines this training with the usual propagation.
+    /// Combines this training with the default propagation.
     #[must_use]
     pub fn new(fedavg: FedavgSpec) -> Self {
         Self { after: fedavg.rounds / 2, fedavg, xclp: Self::usual(), refresh: 10 }
     }
 
-    /// Returns the usual propagation. It does not limit the rows of an owner: most of them have labels, and
-    /// all members learn from these.
+    /// Returns the default propagation. It does not limit the number of rows of an owner.
     #[must_use]
     pub fn usual() -> XclpSpec {
         XclpSpec { power: 3, most_rows: 0, ..XclpSpec::default() }
@@ -58,7 +57,7 @@ impl FedavgXclpSpec {
 }
 
 impl FedavgXclpSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
+    /// Reads the parameters from their sections of the session file. `data` describes the rows.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,

@@ -1,6 +1,5 @@
-//! Errors that end a session of the task, the vectors that are kept, and the words of peers without
-//! labels. The rounds themselves are compared with a plain program by whole nodes
-//! (`node/tests/fedavg_xclp.rs`).
+//! Tests the errors that end a session of the task, the vectors that are kept, and the words of peers without
+//! labels. `tasks/nodes/fedavg_xclp.rs` compares the rounds of whole nodes with a plain program.
 
 use super::*;
 use crate::protocol::ballot::Ballot;
@@ -50,7 +49,7 @@ fn task(head: &str, labels: &[Option<u16>]) -> Result<Arc<dyn Task>, String> {
         .map(|task| Arc::new(task) as Arc<dyn Task>)
 }
 
-/// Makes a history of slots over these members; the last slot has these words.
+/// Makes a history of slots over these members. The last slot has the words `last`.
 fn history(slots: usize, members: &[Peer], last: &[u32]) -> History {
     let vector = |slot: usize| -> Bytes {
         if slot == 0 {
@@ -98,7 +97,7 @@ fn a_peer_without_labels_sends_no_share_and_no_figures_before_any_are_found() {
         let vector = task.contribution(first, &history).unwrap();
         vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect()
     };
-    // Twelve weights and four figures, then the share; the number of rows is always given.
+    // The words are twelve weights, four figures and the share, which are 0. The number of rows is not 0.
     assert!(words(&bare)[..17].iter().all(|&word| word == 0));
     assert_eq!((words(&bare)[17], words(&labelled)[16], words(&labelled)[17]), (5, (1 << 27) / 4, 5));
 }
@@ -119,7 +118,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
     let strict = HEAD.replace("few_rows = true", "few_rows = false");
     let task = task(&strict, &[Some(1), None, None, None, None]).unwrap();
     let points = slot(&*task, "points-1");
-    // Three rows of each peer, followed by the given labels.
+    // Each peer has three rows. The numbers of given labels follow.
     let opened = history(points as usize + 1, &everybody(), &[3, 3, 3, 3, 1, 1, 0]);
     let told = task.check(points, &opened).unwrap_err();
     assert!(told.starts_with("12 rows together, at least 20 are needed"), "{told}");
@@ -128,7 +127,7 @@ fn too_few_rows_too_few_parties_and_too_few_holders_end_or_stop_a_propagation() 
     task.allows(points + 1, &opened, &everybody()).unwrap();
     let told = task.allows(points + 1, &opened, &everybody()[..2]).unwrap_err();
     assert!(told.starts_with("10 rows together"), "{told}");
-    // One of two members with labels is gone.
+    // One of the two members with labels is gone.
     let head = HEAD.replace("min_contributors = 1", "min_contributors = 2");
     let task = self::task(&head, &[Some(1), None, None, None, None]).unwrap();
     for part in [POINTS, COUNTS] {
@@ -153,7 +152,7 @@ fn shares_are_forgotten_at_once_and_labels_when_the_next_ones_are_counted() {
     for name in ["points-2", "labelled-2", "counts-2"] {
         assert!(retained(name, end) && !retained(name, end + 1), "{name}");
     }
-    // The weights that the labels are propagated from.
+    // The propagation uses these weights.
     assert!(retained("round-1", place("round-2")) && !retained("round-1", place("round-2") + 1));
 }
 
@@ -175,8 +174,8 @@ fn everybody_is_told_how_many_labels_were_given_and_found() {
     assert_eq!((&figures["labels_given"], &figures["labels_found"]), (&json!(3), &json!(13)));
 }
 
-/// What peer 0 has learnt from if it is in the slots for which `there` holds. Enough rows of each class are
-/// held out; no round is better than the first.
+/// Returns the rows that peer 0 has learnt from, if it is a member of the slots that `there` accepts. Enough
+/// rows of each class are held out. No round is better than the first.
 fn learnt(task: &dyn Task, there: impl Fn(&str) -> bool) -> Vec<usize> {
     let slots = (0..).zip(task.plan()).map(|(slot, aggregate)| {
         let value = record::Value {
@@ -199,7 +198,7 @@ fn rows_are_learnt_from_in_rounds_that_train_and_in_nothing_else() {
     assert!(rows.len() == 4 && rows.contains(&3), "one row with a label is held out: {rows:?}");
     let but_for = |round: &str| learnt(&*task, |name| !name.starts_with("round-") || name == round);
     assert_eq!(["round-1", "round-2", "round-3"].map(but_for), [&rows; 3].map(Vec::clone));
-    // Training ends before the fourth, which sums predictions.
+    // Training ends before the fourth round, whose slot sums the predictions.
     assert_eq!(but_for("round-4"), Vec::<usize>::new());
 }
 

@@ -1,4 +1,4 @@
-//! Checks of a simulated run: the accuracy of its model, and whether the model equals that of the rows
+//! Checks a simulated session: the accuracy of its model, and whether the model equals the model of all rows
 //! in one place.
 
 use serde_json::Value;
@@ -11,8 +11,8 @@ use crate::tasks::compare::{Accuracy, Ended, Worth};
 use crate::tasks::flynn::Plan;
 use crate::tasks::sketch::compare::ranking;
 
-/// Returns the accuracy of the run's model, and the dissimilarity of the peers' rows if sketches were
-/// compared.
+/// Returns the accuracy of the session's model. If sketches were compared, also returns how much the peers'
+/// rows differ.
 pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     let spec = run.session.task.get::<FlynnSpec>();
     let (accuracy, evaluation) = spec.and_then(|spec| accuracy(run, *spec, failures)).unzip();
@@ -20,8 +20,9 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     Worth { accuracy, ranking, evaluation: evaluation.flatten() }
 }
 
-/// Compares the model of the first finished peer with the models of all rows in one place and of the
-/// peer with the most rows. Also returns the evaluation on held-out rows from that peer's receipt.
+/// Compares the model of the first finished peer with two others: that of all rows in one place, and that of
+/// the peer with the most rows. Also returns the evaluation on held-out rows from the receipt of the first
+/// finished peer.
 fn accuracy(
     run: &Ended<'_>,
     spec: FlynnSpec,
@@ -78,7 +79,7 @@ fn accuracy(
     Some((accuracy, evaluation))
 }
 
-/// Joins the rows of several peers to one set.
+/// Puts the rows of several peers into one data set.
 pub(super) fn together(parts: &[&Dataset]) -> Option<Dataset> {
     let first = parts.first()?;
     let values = parts.iter().flat_map(|part| part.values().to_vec()).collect();

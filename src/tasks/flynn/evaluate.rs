@@ -1,14 +1,14 @@
-//! Quality of the model, measured without showing any rows (spec, section 15.4).
+//! Measures the quality of the model without revealing rows (spec, section 15.4).
 //!
-//! Each peer holds rows out by a hash of their values. The slot `learnt` opens a model of all other
-//! rows, under a lifting matrix of its own. Each peer predicts its held-out rows with this model, with a
-//! model of its own other rows, and by the nearest neighbours among these.
+//! A hash of the values decides which rows a peer holds out. The slot `learnt` opens a model of all other
+//! rows, with a lifting matrix that is used only for it. Each peer predicts its held-out rows in three ways:
+//! with this model, with a model of its own other rows, and by the nearest of its own other rows.
 //!
-//! `calibration` sums the likelihood of the held-out rows under each calibration. The best calibration
-//! becomes that of the model, and gives the confidence in `scores`. `scores` sums how well the
-//! predictions fit.
+//! `calibration` sums the likelihood of the held-out rows for each possible calibration. The model gets the
+//! best calibration, which also gives the confidence of the predictions in `scores`. `scores` sums how good
+//! the predictions are.
 //!
-//! The final counts use another matrix, so that their difference from `learnt` does not show the
+//! The final counts use another matrix. Otherwise the difference between them and `learnt` would reveal the
 //! held-out rows.
 
 pub(crate) mod spec;
@@ -37,7 +37,7 @@ use flyswarm_data::scaling::Scaler;
 
 /// Aggregate: counts of the rows that are not held out.
 pub(super) const LEARNT: &str = "learnt";
-/// Aggregate: likelihood of the held-out rows under each calibration.
+/// Aggregate: likelihood of the held-out rows for each possible calibration.
 pub(super) const CALIBRATION: &str = "calibration";
 /// Aggregate: quality of the predictions for the held-out rows.
 pub(super) const SCORES: &str = "scores";
@@ -49,32 +49,32 @@ impl Plan {
         holders::scored(&self.session, self.holders(), opened, 0)
     }
 
-    /// Returns the number of held-out rows that a peer needs, so that enough such peers have
-    /// [`FEWEST_ROWS`] together.
+    /// Returns a number of rows: if `privacy.min_contributors` peers each hold out this number, they hold out
+    /// at least [`FEWEST_ROWS`] together.
     fn many(&self) -> u64 {
         FEWEST_ROWS.div_ceil(u64::from(self.session.privacy.min_contributors.max(1)))
     }
 
-    /// Returns how many peers hold out [`Plan::many`] rows.
+    /// Returns how many peers hold out at least [`Plan::many`] rows.
     fn holding_many_out(&self, opened: &[Bytes]) -> u32 {
         let words = opened.get(self.holders() as usize).map_or(&[][..], |vector| vector.as_chunks::<4>().0);
         words.get(1 + 2 * self.session.data.classes.len()).map_or(0, |&word| u32::from_le_bytes(word))
     }
 
-    /// Returns whether a calibration is fitted. With fewer rows, the sum would reveal something about
-    /// single ones.
+    /// Returns whether enough peers hold out enough rows to fit a calibration. With fewer rows, the sum would
+    /// reveal something about single rows.
     pub(super) fn calibrates(&self, opened: &[Bytes]) -> bool {
         self.holding_many_out(opened) >= u32::from(self.session.privacy.min_contributors.max(1))
     }
 
-    /// Returns the opened losses; losses over zero rows if none are open.
+    /// Returns the opened losses. If they are not open, returns losses over zero rows.
     pub(super) fn opened_losses(&self, opened: &[Bytes]) -> Losses {
         let bytes = self.opened(CALIBRATION, opened).map_or(&[][..], |bytes| &bytes[..]);
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         Losses::from_words(&words).unwrap_or_else(Losses::empty)
     }
 
-    /// Returns the calibration that fits the held-out rows best, if there are enough.
+    /// Returns the calibration that fits the held-out rows best, if there are enough of them.
     pub(super) fn calibration(&self, opened: &[Bytes]) -> Option<Calibration> {
         self.opened_losses(opened).fit()
     }
@@ -96,14 +96,14 @@ impl Plan {
         Ok(self.split_under(data, &seed))
     }
 
-    /// Does the same under a given seed.
+    /// Does the same as `split`, with a given seed.
     fn split_under(&self, data: &Dataset, seed: &[u8; 32]) -> Split {
         let spec = self.evaluate.unwrap_or_default();
         held_out(data, spec.held_out.into(), spec.most as usize, seed)
     }
 
-    /// Returns the calibration from the rows of all peers in one place, under a given seed and scaler.
-    /// The peers together must arrive at the same one.
+    /// Computes the calibration from the rows of all peers in one place, with a given seed and scaler. The
+    /// session must arrive at the same calibration.
     pub(super) fn pooled_calibration(
         &self,
         parts: &[&Dataset],
@@ -131,14 +131,14 @@ impl Plan {
         Ok(Losses::of(&model.frequencies(), held.labels(), &model.predictor().scores(&held)?).fit())
     }
 
-    /// Returns the seed of the model that scores.
+    /// Returns the seed of the model that predicts the held-out rows.
     fn seed_of_scores(opened: &[Bytes]) -> Result<[u8; 32], FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
         Ok(*derive(&seed, "evaluate/matrix", &[]))
     }
 
-    /// Checks whether `calibration` or `scores` may be summed over `members`: enough of those that hold
-    /// out rows must be left, and for `scores` enough for each scored class.
+    /// Checks whether `calibration` or `scores` may be summed over `members`. Enough peers that hold out rows
+    /// must be left; for `scores`, enough peers for each scored class.
     pub(super) fn allows_held_out(
         &self,
         slot: u32,
@@ -168,8 +168,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the opened figures of all peers, and the text of the receipt about them. `rarer` is the
-    /// rarer of two classes in the model.
+    /// Returns the opened figures of all peers, and the entry of the receipt with them. If there are two
+    /// classes, `rarer` is the one with fewer rows in the model.
     fn evaluation(
         &self,
         spec: EvaluateSpec,
@@ -181,7 +181,7 @@ impl Plan {
         let left_out = names.iter().zip(self.scored(opened)).filter(|(_, scored)| !scored);
         let left_out: Vec<_> = left_out.map(|(class, _)| class).collect();
         let found = Evaluation::from_bytes(names.len(), bytes);
-        // Any member could have added arbitrary numbers.
+        // The sums contradict each other if a member has added wrong numbers.
         let contradictory = found.is_none();
         let pooled = found.and_then(|found| found.compared(names, spec.positive.or(rarer)));
         let losses = self.opened_losses(opened);
@@ -204,7 +204,7 @@ impl Plan {
 impl Flynn {
     /// Returns the positions of this peer's training rows and held-out rows for the scores.
     pub(super) fn split(&self, opened: &[Bytes]) -> Result<&Split, FlynnError> {
-        // Every row is hashed only once, because the seed of a session is opened once.
+        // The split is kept, because the seed of a session does not change and hashing every row takes time.
         if let Some(split) = self.split.get() {
             return Ok(split);
         }
@@ -218,7 +218,7 @@ impl Flynn {
         Ok((self.data.subset(&split.train), self.data.subset(&split.test)))
     }
 
-    /// Returns the classes that this peer has rows of, and those that it holds out rows of.
+    /// Returns this peer's words for `holders`: the classes of its rows, and those of its held-out rows.
     pub(super) fn holders(&self, opened: &[Bytes]) -> Result<Bytes, FlynnError> {
         let classes = self.plan.session.data.classes.len();
         match self.plan.evaluate {
@@ -239,7 +239,7 @@ impl Flynn {
         Ok(counts.to_le_bytes().into())
     }
 
-    /// Returns the likelihood of this peer's held-out rows under each calibration.
+    /// Returns the likelihood of this peer's held-out rows for each possible calibration.
     pub(super) fn losses(&self, opened: &[Bytes]) -> Result<Losses, FlynnError> {
         let (_, held) = self.parts(opened)?;
         if !self.plan.calibrates(opened) || held.rows() == 0 {
@@ -277,8 +277,8 @@ impl Flynn {
         compared(&self.plan.learnt(opened)?, &kept, &held)
     }
 
-    /// Adds the figures of all peers to the receipt, and this peer's own to the outcome. The positive
-    /// class is the rarer one of the model, as in `flyswarm report`.
+    /// Adds the figures of all peers to the receipt, and the figures of this peer to the outcome. As in
+    /// `flyswarm report`, the positive class is the one with fewer rows in the model.
     pub(super) fn with_evaluation(
         &self,
         mut outcome: Outcome,
@@ -293,7 +293,7 @@ impl Flynn {
         let Some(pooled) = pooled else { return Ok(outcome) };
         outcome.summary = pooled.headline("held-out rows");
         outcome.warnings = pooled.warnings(Whose::Pool);
-        // This peer uses the pool's positive class too.
+        // This peer's own figures use the same positive class as those of all peers.
         let positive =
             pooled.swarm.positive.and_then(|positive| names.iter().position(|name| *name == positive.class));
         let own = self.own(opened).map_err(|error| error.to_string())?;
@@ -301,7 +301,8 @@ impl Flynn {
         Ok(outcome)
     }
 
-    /// Returns the work of learning from most rows twice, and of comparing the held-out rows with them.
+    /// Returns the work of the evaluation: learning from the training rows twice, and comparing the held-out
+    /// rows with them.
     pub(super) fn work_of_evaluation(&self, rows: f64) -> Work {
         let Some(EvaluateSpec { held_out, most, .. }) = self.plan.evaluate else { return Work::default() };
         let (m, s) = (f64::from(self.plan.model.m), f64::from(self.plan.model.s));
@@ -312,8 +313,9 @@ impl Flynn {
     }
 }
 
-/// Evaluates three predictions of `held`: by `model`, by a model that has its settings and learns only from
-/// `kept`, and by the nearest rows of `kept`. Labels are numbers of the model's classes. Both sets have rows.
+/// Evaluates three predictions of the rows `held`: by `model`, by a model with the same settings that learns
+/// only from `kept`, and by the nearest rows in `kept`. Labels are numbers of the model's classes. Both data
+/// sets must have rows.
 pub(crate) fn compared(model: &Model, kept: &Dataset, held: &Dataset) -> Result<Evaluation, FlynnError> {
     let (sketch, names) = (model.sketch(), model.classes());
     let own = Scaler::fit(&sketch.parameters().scaling, kept)?;

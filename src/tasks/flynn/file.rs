@@ -1,4 +1,4 @@
-//! Display of a model's file by `flyswarm inspect`.
+//! Shows the file of a model in `flyswarm inspect`.
 
 use flyswarm_data::scaling::Scaling;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
 
 /// Returns the name, the kind and the known values of each column.
 fn columns_json(model: &Model) -> Value {
-    // A file of a few bytes can claim a million columns without any known values.
+    // A file of a few bytes can claim to have a million columns, for which it has no values.
     let known = model.scaler().means().len();
     let each = matches!(model.scaler().scaling(), Scaling::Range { lo, .. } if lo.len() > 1);
     if model.columns().is_empty() && known == 0 && !each {

@@ -1,8 +1,8 @@
-//! Forecast of a private session's quality, before any budget is spent. It runs the session's own sizes,
-//! budget and noise on synthetic rows. The rows of the peers are not used.
+//! Forecast of a private session's quality, before any budget is spent. It uses the session's own sizes,
+//! budget and noise, but synthetic rows instead of the peers' rows.
 //!
-//! The rows are those of [`clusters`]: well separated, and easy for nearest neighbours. Real rows are
-//! often harder, so a bad estimate is more reliable than a good one.
+//! The rows are made by [`clusters`]: their classes are well separated, which is easy for nearest neighbours.
+//! Real rows are often harder to classify, so a bad estimate is more reliable than a good one.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -19,10 +19,10 @@ use serde_json::json;
 
 /// Number of rows to score on.
 const TEST_ROWS: usize = 1000;
-/// Most rows to learn from. Further rows are ignored, which makes the estimate too low rather than too
-/// high.
+/// Most rows to learn from. If a session has more rows, the forecast ignores the rest. This makes the
+/// estimate too low rather than too high.
 const MOST_ROWS: usize = 20_000;
-/// Most dimensions. Drawing clusters takes quadratic time in them for each row.
+/// Largest number of dimensions, because the time to draw a row grows with its square.
 const MOST_FEATURES: usize = 30;
 /// Clusters of each class.
 const CLUSTERS: usize = 3;
@@ -53,7 +53,7 @@ struct Estimate {
     most: f64,
     /// Mean without noise.
     plain: f64,
-    /// Accuracy of guessing.
+    /// Balanced accuracy of guessing.
     chance: f64,
 }
 
@@ -64,7 +64,8 @@ impl Estimate {
     }
 }
 
-/// Forecasts a private session whose peers have this number of rows each; `None` for other sessions.
+/// Forecasts a private session whose peers have this number of rows each; `None` for sessions that are not
+/// private.
 pub(super) fn forecast(session: &Session, rows_each: usize) -> Result<Option<Forecast>, String> {
     let found = estimate(session, rows_each, 0).map_err(|error| format!("forecast: {error}"))?;
     let (Some(found), Some(spec), Some(noise)) =
@@ -98,7 +99,7 @@ fn estimate(session: &Session, rows_each: usize, seed: u64) -> Result<Option<Est
     let (model, classes) = (spec.model, session.data.classes.len());
     let parties = session.roster.len();
     let rows = rows_each.saturating_mul(parties).clamp(parties.max(classes), MOST_ROWS);
-    // Enough dimensions to give each cluster its own corner of the cube.
+    // The number of dimensions at which each cluster can have its own corner of a cube.
     let needed = (classes * CLUSTERS).next_power_of_two().ilog2() as usize;
     let d = (session.data.features as usize).clamp(2, MOST_FEATURES).max(needed);
     let scaling = if session.data.scaling == Scaling::UnitNorm { OfRows::UnitNorm } else { OfRows::None };

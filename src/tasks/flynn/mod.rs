@@ -2,25 +2,24 @@
 //! 3 and Algorithm 2; spec, section "Task flynn").
 //!
 //! Slots, in order:
-//! * the coin; its seed fixes the lifting matrix;
+//! * the coin; its seed determines the lifting matrix;
 //! * `holders`: the peers that have rows of each class;
 //! * `moments`, if the scaling needs global means;
-//! * `counts`: the class filters as counts.
+//! * `counts`: the counts of all classes, which are the model.
 //!
 //! Counts add up: the sum of the peers' counts equals the counts of the pooled rows, bit for bit
 //! (Theorem 4).
 //!
-//! With `[evaluate]` three slots come before `counts` (`evaluate`):
+//! With `[evaluate]`, three slots come before `counts` (see the module `evaluate`):
 //! * `learnt`: the counts of the rows that are not held out;
 //! * `calibration`: it determines how confident predictions may be;
 //! * `scores`: how well the counts of `learnt` predict the held-out rows.
 //!
-//! With `select` the slots of `sketch` up to the draw replace the coin and `moments`. Then come
-//! `holders` and `counts`; the peers that were not drawn put zeros into them.
+//! With `select`, the slots of the task `sketch` up to the draw replace the coin and `moments`. Then come
+//! `holders` and `counts`. The peers that were not drawn add zeros to them.
 //!
-//! With `privacy.epsilon` the slots are the coin and `counts`. The counts then are the output of
-//! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) (Algorithm 2 with noise;
-//! docs/privacy.md).
+//! With `privacy.epsilon` the slots are the coin and `counts`. In this case the counts are the output of
+//! [`Mechanism::draw`](crate::privacy::mechanism::Mechanism::draw) (Algorithm 2 with noise; docs/privacy.md).
 
 mod compare;
 pub(crate) mod evaluate;
@@ -61,21 +60,21 @@ use flyswarm_learn::model::calibration::Losses;
 pub use kind::KIND;
 pub(crate) use kind::built_in;
 
-/// Part of one peer in the task.
+/// The task of one peer.
 #[derive(Debug)]
 pub struct Flynn {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
-    /// Its part in the slots up to the draw, if peers are drawn.
+    /// This peer's task in the slots up to the draw, if peers are drawn.
     selection: Option<SketchTask>,
-    /// Split of its rows into training and held-out rows, once the seed is opened.
+    /// Split of this peer's rows into training and held-out rows. It is set when the seed has been opened.
     split: OnceLock<Split>,
-    /// Evaluation of its own held-out rows, once it is known.
+    /// Evaluation on this peer's held-out rows. It is set when it has been computed.
     own: OnceLock<Evaluation>,
 }
 
-/// Plan of a session, derived from the session file alone.
+/// Plan of a session. It follows from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
@@ -127,7 +126,7 @@ impl Plan {
         &self.session
     }
 
-    /// Returns the sums of columns that the session opens.
+    /// Returns which sums over the columns the session opens.
     fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
@@ -138,8 +137,8 @@ impl Plan {
         before.and_then(|slots| u32::try_from(slots).ok()).unwrap_or(HOLDERS)
     }
 
-    /// Returns the peers whose rows are used for training, by the opened scores and second coin; `None`
-    /// if all are.
+    /// Returns the peers whose rows are used for training, drawn with the opened scores and the second coin;
+    /// `None` if all peers train.
     pub fn drawn(&self, opened: &[Bytes]) -> Result<Option<Draw>, FlynnError> {
         Ok(self.selection.as_ref().map(|selection| selection.draw(opened)).transpose()?.flatten())
     }
@@ -168,8 +167,8 @@ impl Plan {
         let words = self.model.counts(classes) as u64;
         let counts = Aggregate::exact("counts", 4, words, "the model", reveals);
         if let Some(noise) = self.session.privacy.noise {
-            // A noisy session opens no exact sums: the holders of the classes and the means would cost
-            // budget too.
+            // A session with noise opens no exact sums, because the holders of the classes and the means
+            // would need a part of the budget.
             let kind = if noise.mode == NoiseMode::Central { Summed::Noised } else { Summed::Released };
             return vec![Aggregate::coin(), Aggregate { kind, ..counts }];
         }
@@ -209,7 +208,7 @@ impl Plan {
         opened.get(slot)
     }
 
-    /// Returns the sketch that the opened seed fixes.
+    /// Returns the sketch that the opened seed determines.
     pub fn sketch(&self, seed: [u8; 32]) -> Result<Sketch, FlynnError> {
         let (data, model) = (&self.session.data, &self.model);
         let parameters = Parameters {
@@ -224,12 +223,12 @@ impl Plan {
         Ok(parameters.check(data.classes.len())?)
     }
 
-    /// Returns the scaler from the opened moments, if the scaling has any.
+    /// Makes the scaler. `moments` are the opened moments, if the scaling needs them.
     pub fn scaler(&self, moments: Option<&[u8]>) -> Result<Scaler, FlynnError> {
         Ok(Scaler::opened(&self.scaling, self.session.data.features as usize, moments)?)
     }
 
-    /// Returns the scaler from the opened values.
+    /// Makes the scaler from the opened vectors.
     fn opened_scaler(&self, opened: &[Bytes]) -> Result<Scaler, FlynnError> {
         self.scaler(self.opened("moments", opened).map(|bytes| &bytes[..]))
     }
@@ -266,7 +265,7 @@ impl Plan {
     fn origin(&self, history: &History, draw: Option<&Draw>, unix: u64) -> Origin {
         let session = &self.session;
         let members = history.values().last().map_or(&[][..], |value| &value.members);
-        // A peer that was not drawn was a member with zeros.
+        // A peer that was not drawn is a member too, but has added only zeros.
         let counted = |peer: &&Peer| draw.is_none_or(|draw| draw.chosen.contains(&peer.index()));
         Origin {
             session: session.name.clone(),
@@ -280,20 +279,19 @@ impl Plan {
         }
     }
 
-    /// Makes the same model from rows in one place, under a given seed. All peers together must arrive
-    /// at it.
+    /// Makes the model from rows in one place, with a given seed. The session must arrive at the same model.
     pub fn pooled(&self, data: &Dataset, seed: [u8; 32]) -> Result<Model, FlynnError> {
         self.scaled(data, seed, Scaler::fit(&self.scaling, data)?)
     }
 
-    /// Makes the model of rows in one place under the opened seed and moments. The drawn peers must
-    /// arrive at it.
+    /// Makes the model from the drawn peers' rows in one place, with the opened seed and moments. The session
+    /// must arrive at the same model.
     pub fn pooled_under(&self, data: &Dataset, opened: &[Bytes]) -> Result<Model, FlynnError> {
         let seed = opened.first().and_then(seed).ok_or(FlynnError::Incomplete(opened.len(), 1))?;
         self.scaled(data, seed, self.opened_scaler(opened)?)
     }
 
-    /// Makes the model of rows in one place under a given seed and scaler.
+    /// Makes the model from rows in one place, with a given seed and scaler.
     pub fn scaled(&self, data: &Dataset, seed: [u8; 32], scaler: Scaler) -> Result<Model, FlynnError> {
         let sketch = self.sketch(seed)?;
         let classes = self.session.data.classes.clone();
@@ -303,8 +301,8 @@ impl Plan {
 }
 
 impl Flynn {
-    /// Makes a peer with these rows, which may be empty. `secret` is known to this peer alone. If peers
-    /// are drawn, its part of the second coin follows from it.
+    /// Makes a peer with these rows, which may be empty. Only this peer may know `secret`. If peers are
+    /// drawn, this peer's part of the second coin follows from it.
     pub fn new(
         session: Session,
         spec: FlynnSpec,
@@ -328,7 +326,7 @@ impl Flynn {
         })
     }
 
-    /// Sets the preparation that made the rows from a table, if the session alone does not describe it.
+    /// Sets the description of how the rows were made from a table, if it differs from that of the session.
     fn prepared(mut self, preparation: Option<Arc<TableSchema>>) -> Self {
         self.plan.preparation = preparation.or(self.plan.preparation);
         self
@@ -339,7 +337,7 @@ impl Flynn {
         Ok(self.plan.drawn(opened)?.is_none_or(|draw| draw.chosen.contains(&self.me.index())))
     }
 
-    /// Returns the part in the slots up to the draw, if `slot` is one of them.
+    /// Returns this peer's task in the slots up to the draw, if `slot` is one of them.
     fn before(&self, slot: u32) -> Option<&SketchTask> {
         self.selection.as_ref().filter(|_| slot < self.plan.holders())
     }
@@ -432,7 +430,7 @@ impl Task for Flynn {
             Some(evaluate::SCORES) if !self.scores_rows(opened) => {
                 RowUse::LeftOut("none of its rows is held out and scored")
             }
-            // All peers put zeros.
+            // All peers add zeros.
             Some(evaluate::CALIBRATION) if !self.plan.calibrates(opened) => RowUse::NotUsed,
             Some(evaluate::CALIBRATION) if !parts().1 => RowUse::LeftOut("none of its rows is held out"),
             Some(evaluate::LEARNT) if !parts().0 => RowUse::LeftOut("all of its rows are held out"),
@@ -499,7 +497,7 @@ impl Task for Flynn {
         };
         let drawn = |peer: &&Peer| draw.chosen.contains(&peer.index());
         self.enough_drawn(members.iter().filter(drawn).count())?;
-        // A peer that was not drawn has contributed only zeros, so its loss does not matter.
+        // A peer that was not drawn has contributed only zeros, so it does not matter if the peer is lost.
         let at = self.plan.holders();
         let counted = history.members(at);
         let lost = counted.iter().filter(drawn).filter(|peer| !members.contains(peer)).count();
@@ -511,8 +509,8 @@ impl Task for Flynn {
         if let Some(selection) = self.before(slot) {
             selection.check(slot, history)?;
             if slot == HOLDERS {
-                // Checked before any sketch is made: a draw of fewer peers could not be used for
-                // training.
+                // This is checked before sketches are made, because training needs at least this number of
+                // drawn peers.
                 let word = history.vector(slot).and_then(|word| word[..].try_into().ok());
                 let present = u32::from_le_bytes(word.unwrap_or_default());
                 if (present as usize) < SMALLEST_SUM {

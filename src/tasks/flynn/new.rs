@@ -1,5 +1,5 @@
-//! Settings of FlyNN for a new session file: good ones for most data, those of the paper, those of a
-//! `tune` file, or the best of a short search on some rows.
+//! Settings of FlyNN for a new session file: defaults that are good for most data, the settings of the paper,
+//! the settings in a file of `tune`, or the best of a short search on some rows.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ struct Model {
     score: Score,
 }
 
-/// Settings of a model: the lines that `tune` writes.
+/// Settings of a model, as `tune` writes them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -77,25 +77,25 @@ fn of_paper() -> Settings {
     Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho: Size::Absolute(64) }, readout)
 }
 
-/// Returns the paper's method with noise (appendix D.8): few bits, each set by many rows, and no need
-/// for exact means.
+/// Returns the paper's method with noise (appendix D.8): it has few bits, each set by many rows, and does not
+/// need exact means.
 fn private() -> Settings {
     let [m, s, rho] = ["20d", "0.1d", "0.05m"].map(|size| Size::Multiple(size.into()));
     let readout = Readout { score: Score::Decay, gamma: 0.9 };
     Settings::new(Scaling::UnitNorm, false, Sizes { m, s, rho }, readout)
 }
 
-/// Percentage of rows in the largest class that makes the other classes rare.
+/// If at least this percentage of the rows is in one class, the other classes are rare.
 const RARE: u64 = 75;
-/// Number of rows below which no other task is suggested.
+/// With fewer rows than this, no other task is suggested.
 const FEWEST: u64 = 50;
 
-/// Suggests another task if it suits a table with these rows better, in the mean over the sets of
+/// Suggests another task if that task is better for tables like these rows, on average over the data sets of
 /// docs/quality.md ("Which task for which table").
 pub(crate) fn other_task(rows: &Dataset) -> Option<String> {
     let counts = rows.class_counts(rows.classes().len());
     let (all, largest) = (counts.iter().sum::<u64>(), counts.iter().max().copied()?);
-    // A few rows, or one class at this site, do not represent all peers.
+    // Few rows, or rows of only one class, say too little about the rows of all peers.
     if all < FEWEST || counts.iter().filter(|&&rows| rows > 0).count() < 2 {
         return None;
     }
@@ -167,8 +167,8 @@ pub(crate) fn give(session: &mut Session, file: &Path) -> Result<ModelSpec, Sess
     Sizes { m, s, rho }.resolve(&session.data, Readout { score, gamma })
 }
 
-/// Returns settings to compare, as `tune` tries them. They have at most as many bits as the session's
-/// own setting, which is not included.
+/// Returns the settings that `tune` compares, without the session's own setting. They have at most as many
+/// bits as that setting.
 pub(crate) fn to_compare(file: &NewFile, count: usize) -> Result<Vec<Value>, SessionError> {
     let mut fields = file.fields.clone();
     fields.remove("tune");
@@ -208,7 +208,7 @@ impl Settings {
             .map_err(|source| SessionError::File { path: path.into(), source: Box::new(source) })
     }
 
-    /// Returns the best candidate that can be tried on `data` within `time`, and a line about the
+    /// Tries candidates on `data` until `time` is over. Returns the best of them, and a line about the
     /// search.
     #[allow(clippy::disallowed_methods, reason = "the user bounds the time")]
     fn search(data: &Dataset, time: Duration) -> Result<(Self, String), SessionError> {
@@ -254,7 +254,7 @@ impl Settings {
     }
 }
 
-/// Writes a candidate as in a session file. Candidates of the search never have explicit bounds.
+/// Converts a candidate to a setting of a session file. Candidates of the search never have explicit bounds.
 fn setting(candidate: &Candidate) -> Option<Setting> {
     let scaling = match candidate.scaling {
         OfRows::None => Scaling::None,
@@ -284,6 +284,6 @@ mod tests {
         assert!(of(&[75, 25]).is_some_and(|line| line.starts_with("75 % of the rows are in one class")));
         assert!(of(&[30, 30, 40]).is_some_and(|line| line.starts_with("for tables with 3 classes")));
         assert_eq!(of(&[74, 26]), None);
-        assert_eq!((of(&[60, 0]), of(&[40, 9])), (None, None), "too little to say");
+        assert_eq!((of(&[60, 0]), of(&[40, 9])), (None, None), "too few rows or classes");
     }
 }

@@ -1,8 +1,8 @@
 //! Sizes in a session file: absolute, or multiples of the dimension as in the paper ("m in [2d,
 //! 2048d]").
 //!
-//! Multiples are truncated as the authors do (github.com/rithram/flynn): m = int(f d), s = max(2, int(f d)),
-//! rho = max(2, int(f m)), the product in binary64. "0.025d" with d = 784 is s = 19.
+//! Multiples are rounded down as in the authors' code (github.com/rithram/flynn): m = int(f d), s = max(2,
+//! int(f d)), rho = max(2, int(f m)), with products in binary64. "0.025d" with d = 784 is s = 19.
 
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +63,7 @@ impl Sizes {
 }
 
 impl Size {
-    /// Returns the number, or factor x `base` truncated and at least `least`.
+    /// Returns the number. A multiple becomes factor x `base`, rounded down, but at least `least`.
     fn times(&self, field: &'static str, unit: char, base: u32, least: i128) -> Result<i128, SessionError> {
         let text = match self {
             Self::Absolute(number) => return Ok(i128::from(*number)),
@@ -80,7 +80,8 @@ impl Size {
                 format!("an integer or a multiple such as \"0.5{unit}\""),
             )
         })?;
-        // At most 32 digits x 2^28: it does not round to infinity, and it is far inside an i128.
+        // A factor has at most 32 digits and `base` is at most 2^28. So the product is finite and fits in an
+        // i128.
         #[expect(clippy::cast_possible_truncation, reason = "truncation is the rule")]
         let product = (factor * f64::from(base)) as i128;
         Ok(product.max(least))
@@ -90,7 +91,7 @@ impl Size {
 impl FromStr for Size {
     type Err = std::convert::Infallible;
 
-    /// Reads an integer if the text is one. Any other text is a multiple, checked when it is resolved.
+    /// Reads an integer if the text is one. Any other text is taken as a multiple, which `resolve` checks.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(text.parse().map_or_else(|_| Self::Multiple(text.into()), Self::Absolute))
     }

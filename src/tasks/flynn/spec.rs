@@ -20,16 +20,16 @@ use crate::tasks::{EvaluateSpec, Setting, Size, Sizes, SketchSpec};
 /// The parameters of a FlyNN model (paper, Algorithm 1). d is [`DataSpec::dimension`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ModelSpec {
-    /// Rows of the lifting matrix = bits of a hash. At least 1; m x classes counts of 4 bytes make at
-    /// most 1 GiB.
+    /// Number of rows of the lifting matrix, which is the number of bits of a hash. At least 1. The m x
+    /// classes counts of 4 bytes may take at most 1 GiB.
     pub m: u32,
-    /// Ones in a row of the matrix: 2 to d.
+    /// Number of ones in each row of the matrix: 2 to d.
     pub s: u32,
-    /// Ones in a hash: 1 to m.
+    /// Number of ones in each hash: 1 to m.
     pub rho: u32,
-    /// Decay: a bit that rows of a class have set c times has weight gamma^c. 0 <= gamma < 1.
+    /// Decay, 0 <= gamma < 1. If the rows of a class have set a bit c times, the bit has weight gamma^c.
     pub gamma: f64,
-    /// Readout of the counts for a prediction: the paper's score, or an extension of it.
+    /// How a prediction uses the counts: the paper's score, or an extension of it.
     pub score: Score,
 }
 
@@ -38,10 +38,11 @@ pub struct ModelSpec {
 pub struct FlynnSpec {
     /// The model.
     pub model: ModelSpec,
-    /// Sketches whose distances decide the draw of the training peers (`select = "sketch"`); `None` if
-    /// all peers train.
+    /// Sketches for drawing the training peers by their distances (`select = "sketch"`); `None` if all peers
+    /// train.
     pub select: Option<SketchSpec>,
-    /// Settings for rows that are held out to measure the quality of the model; `None` without them.
+    /// Settings for rows that are held out to measure the quality of the model; `None` if no rows are held
+    /// out.
     pub evaluate: Option<EvaluateSpec>,
 }
 
@@ -81,7 +82,7 @@ impl ModelSpec {
         Sizes { m, s, rho }.resolve(data, Readout { score, gamma })
     }
 
-    /// Returns the setting with the scaling of the session's own rows.
+    /// Returns the setting of this model, with the session's own scaling.
     pub(crate) fn setting(&self, data: &DataSpec) -> Setting {
         let Self { m, s, rho, .. } = *self;
         Setting { scaling: data.scaling, densify: data.densify, m, s, rho }
@@ -145,7 +146,7 @@ impl From<ModelSpec> for TaskSpec {
 }
 
 impl FlynnSpec {
-    /// Reads the parameters from their sections, for rows as in `data` and this number of peers.
+    /// Reads the parameters from their sections of the session file. `data` describes the rows.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,

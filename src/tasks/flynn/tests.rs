@@ -1,5 +1,5 @@
-//! Peers that are drawn by their sketches: the opened counts equal those of the drawn peers' rows in one
-//! place, and contain no other rows.
+//! Tests sessions that draw peers by their sketches. The opened counts equal the counts of the drawn peers'
+//! rows in one place, and contain no other rows.
 
 use proptest::prelude::*;
 
@@ -42,8 +42,8 @@ pub(super) fn tasks(session: &Session, parts: &[Arc<Dataset>]) -> Vec<Flynn> {
         .collect()
 }
 
-/// Returns the sums of all peers' contributions to each slot, opened in order. The first check that
-/// refuses ends it.
+/// Opens the slots in order, each with the sum of all peers' contributions. Returns an error at the first
+/// check that fails.
 pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).skip(1) {
@@ -63,7 +63,7 @@ pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     Ok(opened)
 }
 
-/// Returns every peer's rows: this number of rows for each, taken in turn.
+/// Returns every peer's rows: each peer gets its number of rows, one peer after another.
 pub(super) fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     let mut first = 0;
     let part = |&n: &usize| {
@@ -105,7 +105,7 @@ proptest! {
         let rules = &tasks[0].plan;
         let expected = rules.pooled_under(&together(&drawn), &opened).unwrap();
         prop_assert_eq!(rules.model(&opened).unwrap().digest(), expected.digest());
-        // The exact sum of the vectors that each peer would make alone.
+        // Adds up the vectors that each drawn peer would make alone.
         let mut sum = vec![0u32; spec(&session).model.counts(session.data.classes.len())];
         for &peer in &draws[0].chosen {
             let own = tasks[peer].counts(&opened).unwrap();
@@ -138,7 +138,7 @@ fn holders_are_counted_among_the_drawn_after_the_draw() {
 fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     let with = |min_contributors: u16| {
         let session = session(6, min_contributors, "", "chosen = 4");
-        // Rows 0 to 9 are of ten classes, and so are the next ten.
+        // Rows 0 to 9 are of ten different classes, and so are the next ten.
         let rows = Arc::new(digits().subset(&(0..60).collect::<Vec<_>>()));
         tasks(&session, &vec![rows; 6])
     };
@@ -154,12 +154,13 @@ fn what_too_few_drawn_peers_would_put_in_is_not_summed() {
     };
     for slot in [5, 6] {
         let known = &values[..slot as usize];
-        assert_eq!(allows(known, slot, &chosen), Ok(()), "peers that were not drawn are not missed");
+        assert_eq!(allows(known, slot, &chosen), Ok(()), "peers that were not drawn may be absent");
         assert_eq!(allows(known, slot, &[&chosen[..3], &others].concat()), Ok(()));
         let error = allows(known, slot, &[&chosen[..2], &others].concat()).unwrap_err();
         assert_eq!(error, "only 2 of the drawn peers are present; a sum of their rows needs 3");
     }
-    // One drawn peer leaves before the count, so the count is three. The loss of one more is too many.
+    // One drawn peer leaves before the peers are counted, so three are counted. If one more is lost, too few
+    // are left.
     values[5] = value(5, &[&chosen[..3], &others].concat());
     let mut fewer = opened.clone();
     fewer[5] = std::iter::repeat_n(3u32, 11).flat_map(u32::to_le_bytes).collect();
@@ -179,7 +180,7 @@ fn with_rows_at_too_few_peers_nobody_is_learnt_from() {
     assert_eq!(error, "only 2 members have rows; at least 3 are to be drawn");
 }
 
-/// A peer that was not drawn contributes nothing, for any rows that it has.
+/// A peer that was not drawn contributes nothing, whatever rows it has.
 #[test]
 fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
     let session = session(6, 1, "", "chosen = 3\ntemperature = 0.001");
@@ -188,7 +189,8 @@ fn a_class_that_only_peers_have_that_were_not_drawn_stands_in_no_sum() {
         let rows: Vec<usize> = (0..data.rows()).filter(|&row| data.labels()[row] == class).take(60).collect();
         Arc::new(data.subset(&rows))
     };
-    // Five peers are alike and one is far away: a cold softmax draws the nearest ones.
+    // Five peers have similar rows and one has very different ones. With a low temperature, the softmax draws
+    // only peers that are near.
     let parts: Vec<_> = [1, 1, 1, 1, 1, 6].map(of_class).to_vec();
     let tasks = tasks(&session, &parts);
     let opened = federated(&tasks).unwrap();
@@ -217,7 +219,7 @@ fn a_model_says_where_it_comes_from_and_its_digest_does_not_depend_on_that() {
         let tasks = tasks(&session, &parts);
         let opened = federated(&tasks).unwrap();
         let draw = tasks[0].plan.drawn(&opened).unwrap();
-        // One of the peers with counts was lost before they were summed.
+        // One of the training peers was lost before the counts were summed.
         let lost = draw.as_ref().map_or(2, |draw| u16::try_from(draw.chosen[1]).unwrap());
         let members: Vec<u16> = (0..5).filter(|&peer| peer != lost).collect();
         let values: Vec<_> = (0u32..).zip(&opened).map(|(slot, _)| value(slot, &members)).collect();

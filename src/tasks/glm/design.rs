@@ -1,10 +1,10 @@
-//! The design of a model: its columns, and the cells that are checked before anything opens.
+//! The design of a model: its columns, and the cells that are checked before any number is opened.
 //!
 //! A *factor* is a column whose rows are counted by level: a category, an ordinal, a binary outcome. A
-//! *number* is any other column. The opened sums of a round hold a sum over the rows with these levels of
-//! these factors for every two terms of the model. So every such set of factors is a *table*, whose cells are
-//! checked. Every number of the two terms, and the product of all of them, is checked in each of these
-//! cells.
+//! *number* is any other column. A round opens a sum for every two terms of the model, and for each
+//! combination of levels of the factors in them. So the factors of every two terms form a *table*, and each
+//! combination of levels is a *cell* of it, which is checked. In each cell, every number of the two terms is
+//! checked too, and the product of all these numbers.
 
 use std::collections::BTreeMap;
 
@@ -19,33 +19,33 @@ use crate::tasks::common::variables::{
 
 /// Most columns of a design, with the intercept.
 const MOST_COLUMNS: usize = 100;
-/// Most cells and most measures of a check.
+/// Largest number of cells, and of measures, in a check.
 const MOST_CELLS: usize = 10_000;
 const MOST_MEASURES: usize = 4_000;
-/// Most cells that a refusal names.
+/// Largest number of cells that an error text names.
 const NAMED: usize = 5;
-/// Name of the first column.
+/// Name of the first column of the design.
 const INTERCEPT: &str = "intercept";
 
-/// A factor of a column of the design. Its value is the product of its parts.
+/// A part of a column of the design. The value of the column is the product of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// 1 for the rows with this level, otherwise 0.
     Is(usize, usize),
-    /// The place of the level.
+    /// The position of the level.
     Score(usize),
-    /// The steps.
+    /// The number of steps of the grid.
     Number(usize),
 }
 
-/// A set of factors; its cells are counts of rows with one level of each.
+/// A set of factors. Each of its cells is the number of rows with one level of each factor.
 #[derive(Clone, Debug)]
 struct Table {
     factors: Vec<usize>,
     first: usize,
 }
 
-/// Sum of a product of numbers over the rows of a cell.
+/// A product of numbers, summed over the rows of a cell.
 #[derive(Clone, Debug)]
 struct Measure {
     variables: Vec<usize>,
@@ -68,7 +68,7 @@ pub(super) struct Design {
     family: Family,
     variables: Vec<Variable>,
     outcome: usize,
-    /// Level of a factor that is the event.
+    /// Level of the outcome that is the event.
     event: usize,
     offset: Option<usize>,
     weights: Option<usize>,
@@ -82,7 +82,7 @@ impl Design {
     /// Makes the design of a session.
     ///
     /// # Errors
-    /// The field that does not fit.
+    /// The field of the session file that does not fit.
     pub(super) fn new(spec: &GlmSpec, data: &DataSpec) -> Result<Self, Refusal> {
         let sources = sources("glm", data)?;
         let family = spec.family().ok_or_else(|| {
@@ -229,12 +229,12 @@ impl Design {
         self.offset.is_some()
     }
 
-    /// Returns the least number of rows: ten for each column, and ten more than columns.
+    /// Returns the smallest number of rows that the model needs.
     pub(super) fn least_rows(&self) -> u32 {
         (10 * self.width()).max(self.width() + 10) as u32
     }
 
-    /// Returns the conditions for cells and numbers to pass.
+    /// Returns the conditions that cells and numbers must meet.
     pub(super) fn rule(&self, spec: &GlmSpec, contributors: u16) -> Rule {
         Rule {
             threshold: spec.threshold,
@@ -263,7 +263,7 @@ impl Design {
     /// Returns a row of the design.
     ///
     /// # Errors
-    /// A line about a value that does not fit.
+    /// A line that names a value that does not fit.
     pub(super) fn row_of(&self, values: &[Value]) -> Result<DesignRow, String> {
         let number = |at: usize| match values[at] {
             Value::Steps(steps) => steps as f64 * self.variables[at].grid,
@@ -325,17 +325,18 @@ impl Design {
         Ok(DesignRow { columns, outcome, offset, weight })
     }
 
-    /// Returns the words of rows for the check, and the rows that the model uses. The sums of measures are 0:
-    /// the check never opens them.
+    /// Returns the words of these rows for the check, and the rows that the model uses. The words for sums of
+    /// measures are 0, because the check never opens them.
     ///
     /// # Errors
-    /// A line about a value that does not fit.
+    /// A line that names a value that does not fit.
     pub(super) fn words<'a>(
         &self,
         rows: impl Iterator<Item = &'a [f32]>,
     ) -> Result<(Vec<u64>, Rows), String> {
         let mut words = vec![0u64; self.cells + (BUCKETS + 2) * self.measures.len()];
-        // The measures of a product of numbers, one for each cell of a table, follow one another.
+        // A product of numbers has one measure for each cell of its table, and these measures follow one
+        // another.
         let first = |(_, measure): &(usize, &Measure)| measure.cell == self.tables[measure.table].first;
         let firsts: Vec<(usize, &Measure)> = self.measures.iter().enumerate().filter(first).collect();
         let mut used = Rows::new(self.width());
@@ -372,11 +373,11 @@ impl Design {
         names.join(" and ")
     }
 
-    /// Names what does not pass; `None` if everything passes.
+    /// Names the cells and numbers that do not pass; `None` if all pass.
     pub(super) fn refused(&self, pattern: &Opened) -> Option<String> {
         let cells = (0..self.cells).filter(|&cell| pattern.cells.get(cell) != Some(&true));
         let small: Vec<usize> = cells.collect();
-        // A number in a small cell is named by the cell.
+        // A number in a small cell is not named separately.
         let measures = self.measures.iter().enumerate().filter(|(at, measure)| {
             pattern.measures.get(*at) != Some(&true) && !small.contains(&measure.cell)
         });
@@ -410,7 +411,7 @@ impl Part {
     }
 }
 
-/// Returns the columns of a term.
+/// Returns the columns of the design that a term has.
 fn expand(
     set: &[usize],
     variables: &[Variable],
@@ -452,7 +453,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Returns the variable of a column, and adds it if it is new.
+    /// Returns the index of a column's variable. Adds the variable if it is new.
     fn variable(&mut self, field: &str, name: &str) -> Result<usize, Refusal> {
         if let Some(at) = self.variables.iter().position(|variable| variable.source.name == name) {
             return Ok(at);
@@ -505,7 +506,7 @@ impl Builder<'_> {
         found.ok_or_else(|| refusal("glm.event", format!("{event:?}"), &limit))
     }
 
-    /// Checks that the columns of `grids` and `reference` are used and fit.
+    /// Checks that the columns in `grids` and `reference` are used and are of the right kind.
     fn check_names(&self) -> Result<(), Refusal> {
         let find = |name: &String| self.variables.iter().find(|variable| variable.source.name == *name);
         for name in self.spec.grids.keys() {

@@ -1,10 +1,10 @@
 //! The task `glm`: linear, logistic and Poisson regression over the rows of all peers (spec, section 15j).
 //!
-//! Slots: the coin, which draws the computing parties; `computed` and `pattern`, as in the task `summary`:
-//! the parties decide on shares whether every cell of two terms of the model has enough rows; then a slot for
-//! each round of the fit. A cell that does not pass ends the session before any number opens. If a member is
-//! lost before the first round, the others are checked again in the next two slots. The opened sums alone
-//! decide after which round the fit ends.
+//! The first slot is the coin, which draws the computing members. The slots `computed` and `pattern` follow,
+//! as in the task `summary`: the computing members find out on shares whether every cell of two terms of the
+//! model has enough rows. If a cell does not pass, the session ends before any number is opened. Then comes a
+//! slot for each round of the fit. If a member is lost before the first round, the next two slots check the
+//! other members' rows again. The fit ends after a round that follows from the opened sums alone.
 
 mod design;
 mod result;
@@ -118,7 +118,7 @@ pub mod internals {
         Some((spec, Design::new(spec, &session.data).ok()?))
     }
 
-    /// Returns the conditions for cells to pass, and the model.
+    /// Returns the conditions that cells must meet, and the model.
     #[must_use]
     pub fn of(session: &Session) -> Option<(Rule, Model)> {
         let (spec, design) = design(session)?;
@@ -126,19 +126,19 @@ pub mod internals {
         Some((design.rule(spec, session.privacy.min_contributors), model))
     }
 
-    /// Returns the words of rows for the check.
+    /// Returns the words of these rows for the check.
     ///
     /// # Errors
-    /// A line about a value that does not fit.
+    /// A line that names a value that does not fit.
     pub fn words(session: &Session, rows: &Dataset) -> Result<Vec<u64>, String> {
         let (_, design) = design(session).ok_or("another task")?;
         design.words((0..rows.rows()).map(|row| rows.row(row))).map(|(words, _)| words)
     }
 
-    /// Returns the sums of rows in a round.
+    /// Returns the sums over these rows in a round.
     ///
     /// # Errors
-    /// A line about a value that does not fit.
+    /// A line that names a value that does not fit.
     pub fn sums(session: &Session, round: &Round, rows: &Dataset) -> Result<Totals, String> {
         let (spec, design) = design(session).ok_or("another task")?;
         let family = spec.family().ok_or("another family")?;

@@ -20,7 +20,7 @@ pub(super) struct File {
     format: String,
     session: String,
     family: String,
-    /// With the event of a logistic model.
+    /// Name of the outcome; for a logistic model, with the event.
     outcome: String,
     /// True for robust standard errors (HC1).
     robust: bool,
@@ -41,15 +41,15 @@ pub(super) struct File {
 struct Line {
     name: String,
     estimate: f64,
-    /// Standard error; robust if `robust` is true.
+    /// Standard error. It is robust if `robust` is true.
     se: f64,
-    /// Standard error of the model.
+    /// Standard error that the model implies, which is not robust.
     model_se: f64,
     statistic: f64,
     p: f64,
     low: f64,
     high: f64,
-    /// Odds or rate ratio with its interval.
+    /// Odds ratio or rate ratio, and the two ends of its interval.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     ratio: Option<[f64; 3]>,
 }
@@ -59,7 +59,7 @@ pub(super) fn digest(file: &[u8]) -> [u8; 32] {
     Sha256::digest(file).into()
 }
 
-/// Returns a number for people: four decimals, or a power of ten.
+/// Formats a number with four decimals, or with a power of ten.
 fn shown(x: f64) -> String {
     match x.abs() {
         a if a == 0.0 || (1e-3..1e6).contains(&a) => format!("{x:.4}"),
@@ -122,7 +122,8 @@ impl File {
         )
     }
 
-    /// Returns the first sentences of the report page: the terms whose interval excludes no association.
+    /// Returns the first sentences of the report page. They name the terms whose interval excludes the value
+    /// for no association.
     pub(super) fn headline(&self) -> String {
         let Self { coefficients, level, rows, .. } = self;
         let terms = coefficients.get(1..).unwrap_or_default();
@@ -160,7 +161,7 @@ impl File {
         }
     }
 
-    /// Returns the coefficients as a table of texts, the header first.
+    /// Returns the coefficients as a table of texts. The first row is the header.
     fn lines(&self) -> Vec<Vec<String>> {
         let percent = 100.0 * self.level;
         let (se, interval) = (if self.robust { "robust SE" } else { "SE" }, format!("{percent} % CI"));

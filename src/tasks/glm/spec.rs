@@ -15,7 +15,8 @@ use crate::session::{DataSpec, Scaling, Sections, Session, SessionError, Spec};
 use crate::tasks::common::checked;
 use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 
-/// Three members compute, and every two peers talk.
+/// At least three peers, because three members compute. At most 64, because every two peers exchange
+/// messages.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task glm: 3 compute, and every two peers talk");
 const THRESHOLD: Limit = Limit::new("glm.threshold", 10, 1_000_000);
@@ -24,10 +25,10 @@ const ROUNDS: Limit = Limit::new("glm.rounds", 1, 100);
 const FAMILIES: [(&str, Family); 3] =
     [("linear", Family::Linear), ("logistic", Family::Logistic), ("poisson", Family::Poisson)];
 
-/// Warning about computing members that prove nothing.
+/// Warning if the computing members do not prove their messages.
 const TRUSTED: &str = "glm.cheaters is \"trusted\": a computing member that deviates can let a model pass whose cells are \
                        small, and no peer notices";
-/// Warning to everyone.
+/// Warning to every peer.
 const OPENS: &str = "every round opens the matrix of sums of products over all peers, not only the estimates; a second \
                      session over almost the same rows shows the difference of the two (docs/statistics.md)";
 
@@ -41,7 +42,8 @@ pub struct GlmSpec {
     pub outcome: String,
     /// Level of the outcome whose probability a `logistic` model describes. Default: the second level.
     pub event: Option<String>,
-    /// Terms: columns, and pairs of columns with a colon between them. If empty, all other columns.
+    /// Terms: columns, and pairs of columns with a colon between them. If the list is empty, all columns
+    /// except the outcome.
     pub terms: Vec<String>,
     /// Reference levels of categories. Default: the first level.
     pub reference: BTreeMap<String, String>,
@@ -49,29 +51,29 @@ pub struct GlmSpec {
     pub offset: Option<String>,
     /// Column of numbers that weight the rows.
     pub weights: Option<String>,
-    /// Numbers are rounded to multiples of this step. Default 0.01. The step of dates is at least a day.
+    /// Numbers are rounded to multiples of this step. Default 0.01. The step of dates is at least one day.
     pub grid: f64,
-    /// Steps of single columns.
+    /// Steps of columns for which `grid` does not fit.
     pub grids: BTreeMap<String, f64>,
     /// True for robust standard errors (HC1). Default false.
     pub robust: bool,
     /// Level of the confidence intervals. Default 0.95.
     pub level: f64,
-    /// Most rounds of a `logistic` or `poisson` model after the first. Default 25.
+    /// Largest number of rounds of a `logistic` or `poisson` model after the first round. Default 25.
     pub rounds: u32,
-    /// Least number of rows of a cell of two terms. Default 10.
+    /// Smallest number of rows that a cell of two terms must have. Default 10.
     pub threshold: u32,
-    /// Least number of rows of a cell without the rows of any one peer. Default 5.
+    /// Smallest number of rows that a cell must have without the rows of any single peer. Default 5.
     pub rest: u32,
-    /// Names of the three computing parties; a fourth replaces one that is lost. Default: the coin draws
-    /// them.
+    /// Names of the three members that compute, and perhaps of a fourth, which replaces one that is lost.
+    /// Default: the coin draws them.
     pub compute: Vec<String>,
-    /// `caught` if the computing parties prove their messages, or `trusted`. Default `caught`.
+    /// `caught` if the computing members prove their messages, otherwise `trusted`. Default `caught`.
     pub cheaters: String,
-    /// Only `matrices`: every round opens its matrix.
+    /// Reserved for later versions. The only value is `matrices`: every round opens its matrix.
     #[serde(skip_serializing)]
     pub open: Option<String>,
-    /// Only false: no intercept for each peer.
+    /// Reserved for later versions. The only value is false: the peers do not have intercepts of their own.
     #[serde(skip_serializing)]
     pub site_effects: Option<bool>,
 }
@@ -107,12 +109,12 @@ impl GlmSpec {
         Ok(sections.take("glm")?.unwrap_or_default())
     }
 
-    /// Returns the family; `None` for another word.
+    /// Returns the family; `None` if the word names none.
     pub(super) fn family(&self) -> Option<Family> {
         FAMILIES.iter().find(|(word, _)| *word == self.family).map(|(_, family)| *family)
     }
 
-    /// Returns whether the computing parties prove their messages.
+    /// Returns whether the computing members prove their messages.
     pub(super) fn proves(&self) -> bool {
         self.cheaters == Cheaters::Caught.word()
     }
@@ -145,7 +147,7 @@ impl GlmSpec {
     }
 }
 
-/// Returns the pairs of a map as canonical bytes.
+/// Encodes the pairs of a map as canonical bytes.
 fn pairs(map: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
     let items: Vec<Vec<u8>> = map
         .map(|(name, value)| {
@@ -252,7 +254,7 @@ impl Spec for GlmSpec {
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
         writeln!(out, "[glm]")?;
-        // A JSON string or list of strings is also TOML.
+        // JSON strings and lists of strings are also valid TOML.
         let about = "\"linear\", \"logistic\" or \"poisson\".";
         field(about, "family", json!(self.family), out)?;
         let about =

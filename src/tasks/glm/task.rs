@@ -1,4 +1,4 @@
-//! Part of one peer in the task.
+//! The task of one peer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,9 +17,10 @@ use crate::tasks::common::checked::{self, Alone, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, RowUse, Task, Work};
 
-/// Most times that the cells are checked again because a peer was lost before the first round.
+/// Largest number of times that the cells are checked again after a peer was lost before the first round.
 const MOST_AGAIN: u32 = 3;
-/// First byte of the result of an exchange that makes the sums of a round. That of `Computed` is at most 3.
+/// First byte of the result of an exchange that makes the sums of a round. The result of a check, a
+/// `Computed`, has a first byte of at most 3.
 const SUMS: u8 = 255;
 const LATE: &str = "this peer came after the cells were checked";
 
@@ -44,7 +45,7 @@ pub(super) fn plan(session: &Session, spec: &GlmSpec, design: &Design) -> Option
     Some(plan)
 }
 
-/// Returns the number of words of a slot after the first pattern: enough for a round, and for a check.
+/// Returns the number of words of a slot after the first pattern. It is enough for a round and for a check.
 fn words(session: &Session, rule: &Rule, design: &Design) -> usize {
     let check = checked::computed_words(session).max(checked::copied(rule.pattern_words()));
     Totals::words(design.width()).max(check)
@@ -59,7 +60,7 @@ pub(super) enum Role {
     Round(u32),
 }
 
-/// Part of one peer in the task.
+/// The task of one peer.
 #[derive(Debug)]
 pub(super) struct Glm {
     check: Check,
@@ -69,14 +70,15 @@ pub(super) struct Glm {
     rows: Arc<Rows>,
     /// True if every row has a missing value.
     unused: bool,
-    /// Words of a slot after the first pattern.
+    /// Number of words of a slot after the first pattern.
     words: usize,
-    /// Number of committed slots, and whether the fit was complete after them: a node asks often.
+    /// Number of committed slots, and whether the fit was complete after them. The answer is kept, because
+    /// the node asks often.
     ended: Mutex<(u32, bool)>,
 }
 
 impl Glm {
-    /// Makes a peer with these rows, possibly none.
+    /// Makes a peer with these rows. There may be none.
     pub(super) fn new(
         session: Session,
         spec: GlmSpec,
@@ -102,8 +104,8 @@ impl Glm {
         lost.map(|&peer| self.check.session.name(peer)).collect()
     }
 
-    /// Returns the slot of the last check up to `slot`, and the role of `slot`. The slot after a pattern is
-    /// another check if its members are not all of those that were checked.
+    /// Returns the slot of the last check up to `slot`, and the role of `slot`. If a member that was checked
+    /// is not a member of the slot after the pattern, this slot is another check.
     pub(super) fn role(&self, slot: u32, history: &History) -> (u32, Role) {
         let mut at = COMPUTED;
         while at + 2 <= slot.min(history.committed().saturating_sub(1))
@@ -119,14 +121,15 @@ impl Glm {
         (at, role)
     }
 
-    /// Returns whether `slot` is a new check if it has these members.
+    /// Returns whether `slot` must be a new check, given that it has these members.
     fn checks_again(&self, slot: u32, history: &History, members: &[Peer]) -> bool {
         let (at, role) = self.role(slot, history);
         let left = at < COMPUTED + 2 * MOST_AGAIN;
         left && role == Role::Round(0) && !self.lost(at, history, members).is_empty()
     }
 
-    /// Checks the pattern of the check in slot `at`. Returns whether two copies of every share were compared.
+    /// Checks the pattern of the check in slot `at`. Also returns whether two copies of every share were
+    /// compared.
     fn passed(&self, at: u32, history: &History) -> Result<bool, String> {
         let rule = &self.check.rule;
         let (pattern, compared) = self.check.pattern(at + 1, history)?;
@@ -158,13 +161,13 @@ impl Glm {
         Ok(self.model.next(&self.opened(history)?))
     }
 
-    /// Returns the work of a round, and the job that makes this peer's sums of it.
+    /// Returns the work of a round, and the job that computes this peer's sums for it.
     pub(super) fn round(
         &self,
         slot: u32,
         history: &History,
     ) -> Result<(u64, impl Fn() -> Bytes + Send + Sync + use<>), String> {
-        // The check is repeated, because a peer's rows leave only after it.
+        // The pattern is checked here too, because from here on sums over this peer's rows leave the peer.
         let (at, _) = self.role(slot, history);
         self.passed(at, history)?;
         let round = match self.next(history)? {
@@ -182,7 +185,7 @@ impl Glm {
         Ok(((self.rows.len() * width * width) as u64, run))
     }
 
-    /// Returns a vector of a slot after the first pattern.
+    /// Fills a vector of a slot after the first pattern to its full length.
     fn filled(&self, mut vector: Vec<u8>) -> Bytes {
         vector.resize(8 * self.words, 0);
         vector.into()

@@ -1,4 +1,5 @@
-//! The fit of several peers against the fit of the pooled rows, and models that are refused.
+//! Compares the fit of several peers with the fit of all rows in one place, and tests models that are
+//! refused.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ const SESSION: &str = "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0
 const PATTERN: u32 = 2;
 const FIT: u32 = 3;
 
-/// Columns: a category of three levels, one that may be missing, an ordinal, a number, the outcome.
+/// Describes the columns: a category of three levels, a category that may be missing, an ordinal, a number,
+/// the outcome, and a number of visits.
 fn data() -> DataSpec {
     let levels = |levels: &[&str]| levels.iter().map(|&level| level.to_owned()).collect::<Vec<_>>();
     let sex =
@@ -52,7 +54,7 @@ fn spec() -> GlmSpec {
     }
 }
 
-/// A row as a table has it: arm, sex (`None` is missing), stage, age, died, visits.
+/// A row of the table: arm, sex (`None` if missing), stage, age, died, visits.
 type Plain = (usize, Option<usize>, usize, f32, usize, u8);
 
 fn row((arm, sex, stage, age, died, visits): Plain) -> Vec<f32> {
@@ -67,7 +69,7 @@ fn row((arm, sex, stage, age, died, visits): Plain) -> Vec<f32> {
         .collect()
 }
 
-/// Returns rows of five peers; the third has none, the others as many as given.
+/// Returns the rows of five peers. The third peer has no rows, each other peer has `each` rows.
 fn some_rows(each: usize, arms: usize) -> Vec<Vec<Vec<f32>>> {
     let plain = |peer: usize, at: usize| {
         let number = 7 * peer + 3 * at + at * at % 11;
@@ -107,7 +109,7 @@ fn computed(spec: &GlmSpec, rows: &[Vec<Vec<f32>>]) -> (Vec<Glm>, Vec<History>) 
     (tasks, histories)
 }
 
-/// Returns a peer's vector, unless the slot is another check.
+/// Returns a peer's vector for a slot that is not another check.
 fn own(task: &Glm, slot: u32, history: &History) -> Result<Bytes, String> {
     match task.role(slot, history).1 {
         Role::Round(_) => {
@@ -118,7 +120,7 @@ fn own(task: &Glm, slot: u32, history: &History) -> Result<Bytes, String> {
     }
 }
 
-/// Adds a slot to all histories: the sum of the vectors of `members`.
+/// Adds a slot with the sum of the vectors of `members` to all histories.
 fn add(tasks: &[Glm], histories: &mut [History], slot: u32, members: &[u16]) -> Result<(), String> {
     harness::add(tasks, histories, slot, members, |task, history, _| own(task, slot, history))
 }
@@ -136,7 +138,7 @@ fn whole(spec: &GlmSpec, rows: &[Vec<Vec<f32>>]) -> Result<(Vec<Glm>, Vec<Histor
     Ok((tasks, histories))
 }
 
-/// Fits pooled rows in one place.
+/// Fits the model to all rows in one place.
 fn in_one_place(spec: &GlmSpec, rows: &[Vec<f32>]) -> File {
     let design = Design::new(spec, &data()).expect("fits");
     let model: Model = spec.model(&design).expect("a family");
@@ -231,7 +233,8 @@ fn names_of_columns_follow_the_reference_and_the_order_of_terms() {
 
 #[test]
 fn a_small_cell_of_two_terms_refuses_the_model_before_a_number_opens() {
-    // Arm c of women who died has few rows only for peer 0; without interaction, no set of three is opened.
+    // Few women of arm c died, but no sum for these three factors is opened, because the model has no
+    // interaction.
     let mut rows = some_rows(120, 2);
     for at in 0..9 {
         rows[at % 2].push(row((2, Some(at % 2), 0, 40.0 + at as f32, at % 2, 0)));
@@ -240,7 +243,7 @@ fn a_small_cell_of_two_terms_refuses_the_model_before_a_number_opens() {
     let error = add(&tasks, &mut histories, PATTERN, &EVERYONE).unwrap_err();
     assert!(error.starts_with("the model is refused before anything opens"), "{error}");
     assert!(error.contains(": arm=c; arm=c and sex=f;") && error.ends_with("leave terms out"), "{error}");
-    // A peer that does not hear the verdict still sends nothing.
+    // A peer that has not noticed the refusal sends nothing either.
     let error = own(&tasks[1], FIT, &histories[1]).unwrap_err();
     assert!(error.starts_with("the model is refused"), "{error}");
 }
@@ -254,7 +257,7 @@ fn too_few_rows_for_the_columns_refuse_the_model() {
     assert!(whole(&linear, &some_rows(5, 3)).is_ok());
 }
 
-/// Checks the remaining peers again in the slots from `slot` on.
+/// Checks the rows of the remaining peers again, in the slots from `slot` on.
 fn check_again(
     tasks: &[Glm],
     histories: &mut [History],
@@ -274,7 +277,7 @@ fn peers_lost_before_the_first_round_cost_only_their_rows() {
     add(&tasks, &mut histories, PATTERN, &[1, 2, 3, 4]).expect("the pattern");
     check_again(&tasks, &mut histories, FIT, &[1, 2, 3, 4], &rows).expect("peer 0 was lost");
     assert_eq!(tasks[1].metrics(FIT, &histories[1]), Default::default());
-    // Peer 0 comes back and peer 2 is lost, as another sum begins.
+    // Peer 0 comes back. Peer 2 is lost when the next sum begins.
     check_again(&tasks, &mut histories, FIT + 2, &[0, 1, 3, 4], &rows).expect("peer 2 was lost");
     assert_eq!(
         tasks[0].row_use(FIT, &histories[0]),
@@ -328,7 +331,7 @@ fn a_peer_lost_after_the_first_round_and_a_fourth_new_check_end_the_fit() {
     let error = check_again(&tasks, &mut again, FIT + 6, &[0, 1, 3, 4], &rows).unwrap_err();
     assert!(error.starts_with("the fit cannot go on without peer-2"), "{error}");
     add(&tasks, &mut again, FIT + 6, &EVERYONE).expect("a round");
-    // Two computing parties are lost, or too few members remain.
+    // Two computing members are lost, or too few members remain.
     let (tasks, histories) = computed(&spec(), &rows);
     let allows = |slot: u32, members: &[u16]| {
         tasks[0].allows(slot, &histories[0], &members.iter().copied().map(Peer).collect::<Vec<_>>())
@@ -472,8 +475,8 @@ fn pattern(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Every entry of the sums is a sum over the rows with certain levels of two terms. For each entry with
-    /// a category, fewer than ten rows that are not 0 must refuse the model.
+    /// Every opened entry is a sum over the rows with certain levels of two terms. If an entry that involves
+    /// a category sums fewer than ten values other than 0, the model must be refused.
     #[test]
     fn a_model_that_passes_has_no_sum_of_few_rows(
         rows in prop::collection::vec((plain(), 0usize..4), 30..500), terms in 1usize..64,

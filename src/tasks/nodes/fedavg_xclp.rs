@@ -1,5 +1,5 @@
-//! Runs whole nodes that train on labels which they propagate. Compares them with a plain program that
-//! does the same in one place: the bits must be equal, also if a node is lost.
+//! Runs whole nodes that train on propagated labels. A plain program does the same in one place, and the
+//! weights must be equal bit for bit, even if a node is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,13 +44,13 @@ fn spec() -> FedavgXclpSpec {
     FedavgXclpSpec { after: 1, refresh: 3, xclp, ..FedavgXclpSpec::new(fedavg) }
 }
 
-/// Makes peers with these numbers of rows of the digits. Every third row of a peer has a label; the last
-/// peer has no labels.
+/// Makes peers with these numbers of rows of the digits. Every third row of a peer has a label. The last peer
+/// has no labels.
 fn lab(rows: &[usize], seed: u64) -> Lab {
     lab_with(rows, seed, false, spec())
 }
 
-/// Does the same as [`lab`]. With `gaps`, some values are missing and are filled with the mean of all
+/// Does the same as [`lab`]. If `gaps` is true, some values are missing and are filled with the mean over all
 /// peers. If rows are held out, the last peer has labels too.
 fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab {
     let mut identities: Vec<_> = (0..rows.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
@@ -97,8 +97,8 @@ fn lab_with(rows: &[usize], seed: u64, gaps: bool, spec: FedavgXclpSpec) -> Lab 
 /// Rows and labels.
 type Labelled = (Dataset, Vec<Option<u16>>);
 
-/// Returns a peer's rows as the network uses them: the training rows, labelled ones first, and the
-/// held-out rows.
+/// Returns a peer's rows as its network uses them: first the training rows (labelled rows before the others),
+/// then the held-out rows.
 fn prepared(lab: &Lab, peer: Peer, seed: &[u8; 32]) -> [Labelled; 2] {
     let (rows, labels) = &lab.parts[peer.index()];
     let (known, unknown): (Vec<_>, Vec<_>) = (0..labels.len()).partition(|&row| labels[row].is_some());
@@ -124,7 +124,7 @@ impl Lab {
     }
 
     /// Returns the mean loss of these weights, in thousandths, over the held-out rows of the peers in
-    /// `there`. Their shares count all rows of the peers in `counted`.
+    /// `there`. A peer's share is its part of all rows of the peers in `counted`.
     fn judged(&self, weights: &[f32], seed: &[u8; 32], there: &[Peer], counted: &[Peer]) -> u32 {
         let network = self.spec.fedavg.build(&self.session.data).unwrap();
         let rows = |peer: &Peer| self.parts[peer.index()].0.rows();
@@ -141,9 +141,9 @@ impl Lab {
         (sum as f64 / shares as f64 * 1e3).round() as u32
     }
 
-    /// Computes the weights of the result with a plain program. It has all rows and knows the members of
-    /// each sum. Also returns the number of labels found in the end, the number of rounds, and the round
-    /// that made the weights.
+    /// Computes the weights of the result with a plain program. The program has all rows and knows the
+    /// members of each sum. Also returns the number of labels that the last propagation found, the number of
+    /// rounds, and the round that made the weights.
     fn plain(&self, history: &History) -> (Vec<f32>, usize, [u32; 2]) {
         let (seed, classes) = (history.seed().unwrap(), 10);
         let spec = &self.spec.fedavg;
@@ -242,8 +242,8 @@ impl Lab {
                     proximal: 0.0,
                     augment: None,
                 };
-                // Batches are drawn with the slot number of the round in the task fedavg, where 3 slots
-                // come before it.
+                // Batches are drawn with the slot number that the round has in the task fedavg. There, 3
+                // slots come before the first round.
                 let place = [&peer.0.to_le_bytes()[..], &(3 + round).to_le_bytes()].concat();
                 let mut stream = Stream::new(&seed, "fedavg/batches", &place);
                 let trained = match labels.get(peer) {
@@ -296,7 +296,7 @@ impl Lab {
         right / all
     }
 
-    /// Compares every network with that of the plain program.
+    /// Compares every peer's network with that of the plain program.
     fn holds(&self) -> usize {
         let histories = histories(&self.net);
         let first = histories.values().next().unwrap_or_else(|| panic!("nobody: {:?}", self.net.events));
@@ -304,7 +304,7 @@ impl Lab {
         assert!(found > 0, "labels are found");
         let spec = &self.spec.fedavg;
         let last = if rounds < spec.rounds {
-            // The sum of predictions replaces the next round.
+            // The slot of the next round sums the predictions instead.
             self.slot(&format!("round-{}", rounds + 1))
         } else {
             u32::try_from(self.tasks[0].plan().len()).unwrap() - 1
@@ -342,7 +342,7 @@ fn the_network_is_that_of_all_rows_filled_with_the_plain_mean_in_one_place() {
     assert_eq!(lab.holds(), 4);
 }
 
-/// Name of a kind of message, and a test that recognises it.
+/// Name of a kind of message, and a function that recognises it.
 type Place = (&'static str, fn(&Message) -> bool);
 
 fn exchanged(message: &Message, holds: fn(&Body) -> bool) -> bool {
@@ -350,7 +350,7 @@ fn exchanged(message: &Message, holds: fn(&Body) -> bool) -> bool {
     talk::read(content.clone()).is_ok_and(|(body, _)| holds(&body))
 }
 
-/// Messages at which a peer is killed: when it sends one for the first time.
+/// Kinds of messages. A peer is killed when it sends the first message of such a kind.
 const PLACES: [Place; 3] = [
     ("propagation", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Round(100), .. }))),
     ("output", |m| exchanged(m, |body| matches!(body, Body::Part { what: What::Output, .. }))),
@@ -376,7 +376,7 @@ fn a_node_killed_in_a_propagation_costs_neither_labels_nor_rounds_and_comes_back
     }
 }
 
-/// Returns a spec with a rate that soon makes the loss on held-out rows rise.
+/// Returns parameters with a high rate, so that the loss on held-out rows soon rises.
 fn patient(patience: u32) -> FedavgXclpSpec {
     let fedavg = FedavgSpec {
         held_out: 30,
@@ -389,7 +389,7 @@ fn patient(patience: u32) -> FedavgXclpSpec {
     FedavgXclpSpec { fedavg, after: 3, refresh: 2, ..spec() }
 }
 
-/// Returns the number of rounds until training ended, and the best round.
+/// Returns the number of rounds that were made, and the best round.
 fn rounds(lab: &Lab) -> (usize, usize) {
     let histories = histories(&lab.net);
     let (peer, history) = histories.first_key_value().unwrap();
@@ -405,22 +405,23 @@ fn training_ends_early_with_the_best_rounds_weights_and_not_before_labels_were_f
         lab.net.run(600_000);
         assert_eq!(lab.holds(), 4);
         let (made, best) = rounds(&lab);
-        // No peer keeps anything of the last propagation.
+        // No peer keeps vectors of the last propagation.
         let points = lab.slot(&format!("points-{}", (made - 4) / 2 + 1));
         for (peer, history) in histories(&lab.net).iter().filter(|_| made < 12) {
             assert!(history.committed() > points && history.vector(points).is_none(), "{peer}");
         }
         ended.push((made, best));
     }
-    // Three rounds on given labels, two on found ones, and the round that judges the last of these.
+    // There are at least three rounds on given labels, two on found labels, and the round that judges the
+    // last of these.
     assert!(ended.iter().all(|&(rounds, _)| rounds >= 6), "{ended:?}");
-    // Without found labels, two worse rounds would have ended training.
+    // If rounds on given labels counted for the patience, training would have ended earlier.
     assert!(ended.iter().any(|&(rounds, best)| rounds < 12 && rounds > best + 3), "{ended:?}");
 }
 
 #[test]
 fn a_node_that_returns_after_an_early_end_has_the_same_network() {
-    // With this many rows, every class is still held out by another peer if one is gone.
+    // There are enough rows: if one peer is gone, others still hold out rows of every class.
     let spec = FedavgXclpSpec { fedavg: FedavgSpec { held_out: 50, ..patient(1).fedavg }, ..patient(1) };
     let mut lab = lab_with(&[120, 110, 115, 100, 105], 1, false, spec);
     let slot = lab.slot("round-4");
@@ -428,7 +429,7 @@ fn a_node_that_returns_after_an_early_end_has_the_same_network() {
     lab.net.run_unchecked(600_000, |net| net.events.iter().any(|(_, _, event)| opened(event)));
     let now = lab.net.now_ms();
     lab.net.at_ms(now, Fault::Crash(Peer(2)));
-    // A propagation may come before the last sum.
+    // A peer may have to wait for a propagation before the last sum.
     lab.net.at_ms(now + 60_000, Fault::HealAll);
     lab.net.run_unchecked(now + 59_000, |_| false);
     assert_eq!((lab.holds(), rounds(&lab).0 < 12), (4, true), "{:?}", lab.net.events);

@@ -1,5 +1,5 @@
-//! Runs whole nodes on rows with missing values that are filled with the mean of all peers. Compares them
-//! with rows that are filled in one place.
+//! Runs whole nodes on rows with missing values, which are filled with the mean over all peers. The result is
+//! compared with that of rows that were filled in one place.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub(super) fn gaps(rows: &Dataset) -> (Dataset, Vec<MissingCell>) {
     (Dataset::new(64, values, Vec::new(), Vec::new()).unwrap(), missing.iter().map(gap).collect())
 }
 
-/// Returns all peers' rows. Each gap has the plain mean of all present values of its column.
+/// Returns all peers' rows. Each gap is filled with the mean of all present values of its column, computed in
+/// one place.
 pub(super) fn filled<T>(parts: Vec<(Rows, T)>) -> Vec<(Dataset, T)> {
     let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for (rows, _) in &parts {
@@ -79,7 +80,7 @@ fn labels_are_those_of_all_rows_filled_with_the_plain_mean_in_one_place() {
             features: 64,
             columns: preparation.iter().flat_map(|preparation| preparation.features()).collect(),
             classes: data.classes().to_vec(),
-            // So the moments for the scaling must be those of filled rows as well.
+            // With this scaling, the session also opens moments, which must be those of the filled rows.
             scaling: Scaling::Center,
             densify: false,
             checks: ColumnChecks::default(),

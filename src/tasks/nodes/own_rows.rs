@@ -1,5 +1,5 @@
-//! Compares the statements that a peer gets on its own rows with its contributions to the opened sums.
-//! Whole nodes crash, lose links and lose their disks at random.
+//! Compares the statement about a peer's own rows, which the peer gets at the end, with its contributions to
+//! the opened sums. Whole nodes crash, lose links and lose their disks at random.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use crate::tasks::{
     Task, Work, XclpSpec, built_in,
 };
 
-/// Task of a peer that records its contributions.
+/// Wraps the task of a peer and records the peer's contributions.
 #[derive(Debug)]
 struct Recorder {
     task: Arc<dyn Task>,
@@ -110,13 +110,13 @@ fn uses_rows(task: &str, name: &str, me: Peer, vector: &[u8]) -> Option<bool> {
     let any = |words: &[u32]| words.iter().any(|&word| word != 0);
     Some(match (task, name) {
         (_, "coin") | ("sketch" | "flynn", "draw") => return None,
-        // The weights and four figures come first. Then follow the share, three words on rows, and four
-        // figures of each round.
+        // The weights and four figures come first. Then come the share, three words with numbers of rows, and
+        // four figures of each round.
         ("fedavg" | "fedavg-xclp", round) if round.starts_with("round-") => {
             words[words.len() - 4 - 4 * ROUNDS as usize] != 0
         }
         ("fedavg" | "fedavg-xclp", "scores") => words[4] != 0,
-        // The commitment to a party's rows follows the number of the party.
+        // The commitment to a peer's rows comes after the peer's number among the computing members.
         (_, computed) if computed.starts_with("computed") => any(&words[9 * me.index() + 1..][..8]),
         _ => any(&words),
     })
@@ -134,7 +134,7 @@ impl Case {
             checks: ColumnChecks::default(),
             preparation: None,
         };
-        // No peer leaves before the end, finished or not.
+        // No peer leaves before the end, even if it has finished.
         let timing =
             Timing { linger_ms: 600_000, no_quorum_timeout_ms: 120_000, regroup_interval_ms: 0, ..timing() };
         let min_peers = Session::default_min_peers(&self.task, identities.len());
@@ -142,7 +142,7 @@ impl Case {
         Session { min_peers, task, data, ..session(identities, timing) }.check().unwrap()
     }
 
-    /// Makes the task of a peer that starts.
+    /// Makes the task of a peer when it starts.
     fn make(&self, session: &Session, peer: Peer) -> Arc<dyn Task> {
         let first: usize = SIZES[..peer.index()].iter().sum();
         let size = if self.empty && peer.index() + 1 == SIZES.len() { 0 } else { SIZES[peer.index()] };
@@ -162,7 +162,7 @@ impl Case {
         Arc::new(kind.make(session.clone(), peer, given, &[peer.0 as u8 + 1; 32]).unwrap())
     }
 
-    /// Runs one session with random faults. Returns the statements that the peers get at its end.
+    /// Runs one session with random faults. Returns the statements that the peers get at the end.
     fn play(&self, seed: u64) -> Vec<OwnRows> {
         let mut identities: Vec<_> =
             (0..SIZES.len()).map(|i| Identity::from_seed([i as u8 + 1; 32])).collect();
@@ -215,7 +215,7 @@ impl Case {
         recorders: &[Arc<Recorder>],
         history: &History,
     ) -> OwnRows {
-        // The peer has just been started: it remembers none of its contributions.
+        // The task is new, as after a restart: it remembers none of the peer's contributions.
         let own = OwnRows::of(plan, me, &*self.make(session, me), history);
         let kind = session.task.kind().name;
         for ((slot, aggregate), value) in (0u32..).zip(plan).zip(history.values()).skip(1) {
@@ -227,7 +227,7 @@ impl Case {
             }
             let member = value.members.contains(&me);
             let name = &aggregate.name;
-            // All peers contribute zeros if too few hold out rows.
+            // If too few peers hold out rows, all peers contribute zeros.
             let unused = name == "calibration"
                 && history.vector(slot).is_some_and(|opened| opened.iter().all(|byte| *byte == 0));
             let uses = match member {
@@ -248,9 +248,9 @@ impl Case {
     }
 }
 
-/// Runs all sessions of a task. Most peers are in all sums, and some must be missing from some. With
-/// fedavg-xclp none of 24 seeds had such a peer: a peer lost in its exchange ends the session or comes
-/// back.
+/// Runs all sessions of a task. Most peers are members of all sums, but some must be missing in at least one
+/// sum. With fedavg-xclp, no such peer occurred with 24 seeds: if a peer is lost in an exchange, the session
+/// ends or the peer comes back.
 fn compares(task: impl Into<TaskSpec>, scaling: Scaling, empty: bool, seeds: std::ops::Range<u64>) {
     let case = Case { task: task.into(), scaling, empty, seeds };
     let told: Vec<_> = case.seeds.clone().flat_map(|seed| case.play(seed)).collect();

@@ -1,4 +1,4 @@
-//! Runs whole nodes that propagate labels, with crashes at every stage of the exchange.
+//! Runs whole nodes that propagate labels. Peers crash at every stage of the exchange.
 
 mod audit;
 mod classes;
@@ -75,7 +75,7 @@ fn lab_of(min_contributors: u16, rows: &[usize], scaling: Scaling, seed: u64, sp
 }
 
 impl Lab {
-    /// Returns the three computing peers, and the members whose rows were used, from `history`.
+    /// Returns from `history` the three computing members, and the members whose rows were used.
     fn computed(&self, history: &History) -> ([Peer; 3], Vec<Peer>) {
         let slot = history.committed() - 2;
         let words = history.vector(slot).map(|bytes| bytes.to_vec());
@@ -111,8 +111,8 @@ impl Lab {
         told
     }
 
-    /// Kills the first peer that would send a message accepted by `holds`. A message that is held also
-    /// stops all messages after it, so that the peer seems to have gone silent before it.
+    /// Kills the first peer that sends a message that `holds` accepts. This message and all later messages of
+    /// the peer are not delivered.
     fn kill(&mut self, holds: impl Fn(&Body) -> bool + Send + 'static) -> Peer {
         let killed = std::sync::Arc::new(std::sync::Mutex::new(None));
         let seen = killed.clone();
@@ -160,7 +160,7 @@ fn part(body: &Body, what: What) -> bool {
 #[test]
 fn every_owner_gets_what_the_rows_in_one_place_give_bit_for_bit() {
     let cases: [(&[usize], Scaling); 4] = [
-        // Two of the three members have rows. The third only computes.
+        // Two of the three members have rows. The third member only computes.
         (&[25, 25, 0], Scaling::None),
         (&[20, 10, 15], Scaling::Center),
         (&[1, 14, 12, 2, 0], Scaling::None),
@@ -185,10 +185,10 @@ fn the_parties_that_the_file_names_compute() {
     assert_eq!(trio, [Peer(4), Peer(1), Peer(2)]);
 }
 
-/// Name of a kind of message, and a test that recognises it.
+/// Name of a kind of message, and a function that recognises it.
 type Place = (&'static str, fn(&Body) -> bool);
 
-/// Messages at which a peer is killed: when it sends one for the first time.
+/// Kinds of messages. A peer is killed when it sends the first message of such a kind.
 const PLACES: [Place; 6] = [
     ("beginning", |body| matches!(body, Body::Begin(_))),
     ("input", |body| part(body, What::Input)),
@@ -219,8 +219,8 @@ fn a_computing_party_lost_for_good_is_replaced_and_an_owner_lost_is_left_out() {
         let others = (0..5).map(Peer).filter(|peer| *peer != victim);
         assert!(others.clone().all(|peer| told.contains(&peer)), "{what}, {victim}: {:?}", lab.net.events);
         let (trio, members) = lab.computed(&histories(&lab.net)[&told[0]]);
-        // After the committee has decided, nothing is computed again: two of the three send their
-        // results.
+        // After the committee has decided, nothing is computed again. The two remaining computing members
+        // send their results.
         let decided = what == "output";
         assert_eq!(trio.contains(&victim), decided, "{what}");
         assert_eq!(members.contains(&victim), decided, "{what}");
@@ -257,13 +257,16 @@ fn an_owner_that_accuses_a_computing_party_does_not_choose_who_computes() {
     lab.net.run_unchecked(120_000, |_| false);
     let failed =
         |event: &Event| matches!(event, Event::ViewFailed(_, Peer(3), Reason::Stalled, Some(Peer(0))));
-    assert!(lab.net.events.iter().any(|(.., event)| failed(event)), "it is believed that the view is over");
+    assert!(
+        lab.net.events.iter().any(|(.., event)| failed(event)),
+        "the others believe that the view has failed"
+    );
     let (trio, _) = lab.computed(&histories(&lab.net)[&Peer(0)]);
     assert_eq!(trio, [4, 0, 1].map(Peer));
 }
 
 impl Lab {
-    /// Returns whether a peer has no rows, or was among the members whose rows were used.
+    /// Returns whether the rows of a peer were used, or the peer has no rows.
     fn told_later(&self, peer: Peer) -> bool {
         let history = histories(&self.net).into_values().next().unwrap();
         self.tasks[peer.index()].labels().is_empty() || self.computed(&history).1.contains(&peer)
@@ -359,7 +362,7 @@ fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with
     identities.sort_by_key(Identity::public);
     lab.net = Network::with_tasks(identities, lab.session.settings(), tasks, 5);
     lab.net.run(60_000);
-    // All owners, including that one, have the result of the given labels.
+    // All owners, including that one, get the result that follows from the given labels.
     assert_eq!(lab.holds().len(), 3);
     let histories = histories(&lab.net);
     let outcome = keeps_back.outcome(&histories[&Peer(0)], 0).unwrap();
@@ -370,9 +373,9 @@ fn labels_that_an_owner_keeps_back_are_given_to_nobody_and_its_figures_stay_with
         "{}",
         outcome.summary
     );
-    // 30 labels of ten classes are too few for a verdict, which is reported as a warning.
+    // 30 labels of ten classes are too few to judge the quality, so there is a warning.
     assert!(outcome.warnings.len() == 1 && outcome.warnings[0].starts_with("Too few events"));
-    // Its file has its own labels, and marks none of them as inferred.
+    // The peer's file has its own labels, and none of them is marked as inferred.
     let text = String::from_utf8(outcome.file).unwrap();
     for (line, label) in text.lines().skip(1).zip(&known) {
         let fields: Vec<_> = line.split(',').collect();
@@ -410,7 +413,7 @@ fn more_rows_than_there_is_memory_for_and_machines_with_too_little_of_it_are_ref
     assert!((300..600).contains(&most) && (170..240).contains(&needed), "{most} rows, {needed} MB");
     let endings = refused.endings();
     assert!(endings.len() == 4 && endings.iter().all(|text| *text == expected), "{endings:?}");
-    // On one machine, every peer that may have to compute needs memory for it.
+    // A peer that may have to compute needs memory for it on its machine.
     let of = |me: Option<u16>, available| refusal(&refused.session, me.map(Peer), available);
     let told = of(Some(1), Some(100_000_000)).unwrap();
     let expected = format!(

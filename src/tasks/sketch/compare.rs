@@ -1,5 +1,5 @@
-//! Checks the sketches of a run: whether distances equal those of the rows in one place, and whether they
-//! rank the peers by how much their classes differ.
+//! Checks the sketches of a simulated session: whether the distances equal those of the rows in one place,
+//! and how well they rank the peers by the difference of their class shares.
 
 use crate::data::Dataset;
 use crate::model::heterogeneity::{spearman, total_variation};
@@ -16,8 +16,7 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     Worth { ranking: spec.and_then(|spec| ranking(run, *spec, failures)), ..Worth::default() }
 }
 
-/// Compares the opened vectors with those of the rows of each sum's members in one place, and ranks the
-/// peers.
+/// Compares each opened vector with the vector of all its members' rows in one place, and ranks the peers.
 pub(crate) fn ranking(run: &Ended<'_>, spec: SketchSpec, failures: &mut Vec<String>) -> Option<Ranking> {
     let plan = Plan::new(run.session.clone(), spec);
     compared(&plan, run, run.first()?.1).map_err(|error| failures.push(error.to_string())).ok()
@@ -38,7 +37,7 @@ fn compared(plan: &Plan, run: &Ended<'_>, history: &History) -> Result<Ranking, 
     let exact = plan.sketch(&together, history.vectors())?;
     let mut equal = match &outcome.global {
         Global::Exact(global) => exact == *global,
-        // `checks` verifies that the total is the sum of the peers' releases.
+        // The module `checks` of the simulator verifies that this sketch is the sum of the peers' releases.
         Global::Private(global) => {
             global.records() == exact.records() && global.releases() as usize == counted.len()
         }

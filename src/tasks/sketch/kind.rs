@@ -10,7 +10,8 @@ use crate::tasks::{
     BuiltIn, Labels, NewFile, OwnSlots, ResultFile, Shared, SketchSpec, TaskKind, TaskOption,
 };
 
-/// Rows and range with noise on every counter. The noise grows with the number of rows (docs/sketch.md).
+/// Default rows and range of a private session, in which every counter has noise. More rows need more noise
+/// (docs/sketch.md).
 const PRIVATE: (u32, u32) = (16, 32);
 
 /// Entry of the task in the registry.
@@ -59,8 +60,8 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
         new.propose("sketch.rows", i64::from(PRIVATE.0));
         new.propose("sketch.range", i64::from(PRIVATE.1));
     }
-    // The mean would be an exact sum, which a private session cannot have. SRP compares angles, and
-    // angles from the mean of all records separate records better.
+    // SRP compares angles, and angles around the mean of all records separate them better. But the mean is an
+    // exact sum, which a private session cannot open.
     let usual = if new.is_private() { "unit-norm" } else { "center" };
     let minhash = new.get("sketch.hash").and_then(toml::Value::as_str) == Some("minhash");
     new.propose("data.scaling", if minhash { "none" } else { usual });
@@ -70,7 +71,7 @@ fn fill(new: &mut NewFile) -> Result<(), SessionError> {
 fn recognised(start: &[u8]) -> bool {
     let text = String::from_utf8_lossy(start);
     let has = |key: &str| text.contains(key);
-    // A receipt has the distances as well.
+    // A receipt also has the distances, but it has peer ids too.
     text.trim_start().starts_with('{') && has("\"distances\"") && has("\"session\"") && !has("\"peer_id\"")
 }
 

@@ -1,20 +1,20 @@
-//! The task `sketch` computes the distance of each peer's records from those of all peers, and draws
-//! peers for a round (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server;
-//! spec, section "Task sketch").
+//! The task `sketch` computes the distance of each peer's records from those of all peers, and draws peers
+//! (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithms 1 and 3, without a server; spec, section "Task
+//! sketch").
 //!
-//! Slots: the coin, whose seed determines the hashes; `holders`, the number of members with records;
-//! `moments` if the scaling needs them; `sketch`, the counters and the number of records. Three slots
-//! depend on the session: `scores` has every peer's distance at the peer's own index, `pairwise` every
-//! peer's own sketch at the peer's own index, and `draw` random words of every member. The sum of these
-//! words is a second coin, which no peer can predict before the scores are committed.
+//! The slots are the coin, whose seed determines the hashes; `holders`, the number of members with records;
+//! `moments` if the scaling needs them; and `sketch`, the counters and the number of records. Depending on
+//! the session, there are three more. `scores` has each peer's distance at the peer's own index. `pairwise`
+//! has each peer's own sketch at the peer's own index. `draw` sums random words of all members: a second
+//! coin, which no peer can predict before the scores are committed.
 //!
-//! With `privacy.epsilon`, only the number of records is opened exactly. The slots are the coin,
-//! `sketch`, for which each peer draws one noisy sketch once (`DistributionSketch::release`), and the
-//! slots that the session publishes. They are computed only from that one release and from open values
-//! (docs/privacy.md).
+//! With `privacy.epsilon`, only the number of records is opened exactly. The slots are the coin, `sketch`,
+//! and those that the session publishes. For `sketch` each peer draws one noisy sketch
+//! (`DistributionSketch::release`), only once. The published slots are computed only from this release and
+//! from open values (docs/privacy.md).
 //!
-//! A task that draws its peers in this way (`select`, `flynn`) first runs these slots, the second of them
-//! named `present`, and then its own.
+//! The task `flynn` can draw its peers in this way (`select`). It first runs these slots, and then its own.
+//! The second slot is then called `present` instead of `holders`.
 
 pub(crate) mod compare;
 mod kind;
@@ -49,14 +49,14 @@ use crate::sketch::distribution::{Distance, DistributionSketch, RowHashes, Sketc
 use crate::tasks::SketchSpec;
 use flyswarm_data::scaling::{ColumnSums, Scaler, Scaling, ScalingError};
 
-/// Number of records that are scaled at a time.
+/// Number of records that are scaled together.
 const BATCH: usize = 4096;
-/// Round of the session's own draw (spec, section "Task sketch", *Selection*).
+/// Round number in the session's draw (spec, section "Task sketch", *Selection*).
 const ROUND: u32 = 0;
 /// Value of a share of 1 in the slot `pairwise`.
 const ONE: f64 = (1u32 << 30) as f64;
 
-/// Rules of the task that follow from the session file alone.
+/// Plan of a session. It follows from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
@@ -72,11 +72,11 @@ pub struct SketchTask {
     plan: Plan,
     me: Peer,
     data: Arc<Dataset>,
-    /// Description of how a table became these rows, if columns are described, with the values that
-    /// filled gaps.
+    /// Describes how a table became these rows, if the session describes columns. It has the values that
+    /// replaced missing ones.
     preparation: Option<Arc<TableSchema>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Sketch of this peer, after the slots before it are committed.
+    /// Sketch of this peer. It is set when the slots before `sketch` have been committed.
     own: OnceLock<DistributionSketch>,
     /// Release of this peer's sketch, if sketches are private.
     released: Mutex<Option<PrivateSketch>>,
@@ -91,10 +91,10 @@ pub enum Global {
     Private(PrivateSketch),
 }
 
-/// Opened sketch of every peer; `None` for peers without records.
+/// The opened sketches of all peers; `None` for peers without records.
 #[derive(Clone, Debug)]
 enum Sketches {
-    /// Shares of a peer's records.
+    /// For each counter, the share of the peer's records.
     Exact(Vec<Option<Vec<f64>>>),
     /// Release of each peer.
     Private(Vec<Option<PrivateSketch>>),
@@ -105,11 +105,11 @@ enum Sketches {
 pub struct Outcome {
     /// Sketch of all records.
     pub global: Global,
-    /// Published distance of every peer, in the order of the roster, `None` for peers without records.
-    /// Empty if no distances are published.
+    /// Published distance of every peer, in the order of the roster; `None` for peers without records. The
+    /// list is empty if no distances are published.
     pub published: Vec<Option<f64>>,
-    /// Distance between every two peers' sketches (mean over rows), `None` if one has no records. Empty
-    /// if sketches are not opened.
+    /// Distance between the sketches of every two peers (mean over rows); `None` if one of the two has no
+    /// records. The list is empty if the peers' sketches are not opened.
     pub matrix: Vec<Vec<Option<f64>>>,
     /// Drawn peers, and the coin of the draw (32 bytes).
     pub draw: Option<(Draw, Bytes)>,
@@ -123,13 +123,13 @@ pub enum TaskError {
     /// The rows do not fit the session.
     #[error("{0}")]
     Data(String),
-    /// The opened counters are not those of any records, or the session's sizes do not form a sketch.
+    /// No records can have the opened counters, or the session's sizes do not form a sketch.
     #[error("the sketch: {0}")]
     Sketch(#[from] SketchError),
     /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// An aggregate that is needed is not open.
+    /// An aggregate that is needed has not been opened.
     #[error("{0} is not open")]
     Closed(&'static str),
     /// A peer has published an impossible distance or sketch.
@@ -138,14 +138,16 @@ pub enum TaskError {
 }
 
 impl Plan {
-    /// Makes the plan of a session of the task `sketch`, or of a `select`, with these parameters.
+    /// Makes the plan of a session of the task `sketch`, or of another session that draws peers (`select`),
+    /// with these parameters.
     #[must_use]
     pub fn new(session: Session, spec: SketchSpec) -> Self {
         let epsilon = session.privacy.noise.map(|noise| noise.each(&session));
         Self { scaling: session.data.scaling.of_rows(), session, spec, epsilon }
     }
 
-    /// Returns the aggregates of the session, with a `select` those up to the draw.
+    /// Returns the aggregates of the session. If the session has a `select`, these are the aggregates up to
+    /// the draw.
     #[must_use]
     pub fn aggregates(&self) -> Vec<Aggregate> {
         let SketchSpec { rows, range, open_distances, pairwise, .. } = self.spec;
@@ -154,11 +156,12 @@ impl Plan {
             Aggregate::exact(name, 4, words, is, if self.epsilon.is_some() { noisy } else { exact })
         };
         let mut plan = vec![Aggregate::coin()];
-        // Counters and number of records. A release has one more word, its number of releases.
+        // The words are the counters and the number of records. A private session has one more word, the
+        // number of releases.
         let words = counters + if self.epsilon.is_some() { 2 } else { 1 };
         if self.epsilon.is_none() {
-            // With a `select`, the task itself counts the holders among the drawn peers under the name
-            // `holders`.
+            // If the session has a `select`, the name `holders` belongs to a later slot, which counts only
+            // drawn peers.
             let name = if self.session.selects() { "present" } else { "holders" };
             plan.push(Aggregate { name: name.into(), ..holders::aggregate(0) });
         }
@@ -189,7 +192,7 @@ impl Plan {
         plan
     }
 
-    /// Returns the sums over columns that are opened.
+    /// Returns which sums over the columns the session opens.
     fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.scaling.needs_moments())
     }
@@ -241,10 +244,10 @@ impl Plan {
         self.epsilon.map_or(0.0, |epsilon| noise_variance(epsilon, self.spec.rows as usize))
     }
 
-    /// Returns the published scores, 0 if a peer has none.
+    /// Returns the published scores; 0 for a peer that has none.
     fn scores(&self, opened: &[Bytes]) -> Result<Vec<u32>, TaskError> {
         let scores = words(self.opened("scores", opened)?);
-        // No distance is above the square root of 2, but with noise one may seem to be.
+        // Exact distances are at most the square root of 2. With noise a distance may be larger.
         let most = selection::score(if self.epsilon.is_some() { f64::INFINITY } else { 2f64.sqrt() });
         match scores.iter().position(|&score| score > most) {
             Some(peer) => Err(TaskError::Published(place(peer), "distance")),
@@ -252,7 +255,7 @@ impl Plan {
         }
     }
 
-    /// Returns every peer's sketch if these are opened.
+    /// Returns the sketches of all peers, if they are opened.
     fn sketches(&self, opened: &[Bytes]) -> Result<Sketches, TaskError> {
         let words = words(self.opened("pairwise", opened)?);
         let (rows, range) = (self.spec.rows as usize, self.spec.range as usize);
@@ -272,7 +275,7 @@ impl Plan {
             if words.iter().all(|&word| word == 0) {
                 return Ok(None);
             }
-            // The rounding error of each share is at most half a unit.
+            // The shares of a row must add up to 1, except for rounding errors of at most half a unit each.
             let sound = |row: &[u32]| {
                 let sum: u64 = row.iter().map(|&share| u64::from(share)).sum();
                 sum.abs_diff(1 << 30) <= range as u64 / 2
@@ -303,19 +306,20 @@ impl Plan {
         Ok(match self.sketches(opened)? {
             Sketches::Exact(all) => of_pairs(&all, |one, other| Ok(Distance::between(range, one, other)))?,
             Sketches::Private(all) => of_pairs(&all, |one, other| {
-                // For two copies of one release, the noise is the same too.
+                // If both are copies of one release, their noise is the same and cancels.
                 if one == other { one.distance(other, 0.0) } else { one.distance(other, variance) }
             })?,
         })
     }
 
-    /// Returns the draw from the opened scores and coin; `None` if the session draws no peers.
+    /// Returns the draw, which follows from the opened scores and the second coin; `None` if the session
+    /// draws no peers.
     pub fn draw(&self, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
         let Some(selection) = self.spec.selection() else { return Ok(None) };
         Ok(Some(selection.draw(self.opened("draw", opened)?, ROUND, &self.scores(opened)?)))
     }
 
-    /// Computes the result of the opened vectors of the whole plan.
+    /// Computes the result from the opened vectors of the whole plan.
     pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TaskError> {
         let published = if self.spec.open_distances { self.scores(opened)? } else { Vec::new() };
         let draw = self.draw(opened)?;
@@ -336,7 +340,7 @@ impl Plan {
 }
 
 impl Global {
-    /// Returns the number of rows and the range, R and B.
+    /// Returns the number of rows (R) and the range (B).
     #[must_use]
     pub fn shape(&self) -> (usize, usize) {
         match self {
@@ -345,7 +349,7 @@ impl Global {
         }
     }
 
-    /// Returns the number of records counted.
+    /// Returns the number of records that the sketch counts.
     #[must_use]
     pub fn records(&self) -> u32 {
         match self {
@@ -354,7 +358,7 @@ impl Global {
         }
     }
 
-    /// Returns the counters, row after row. With noise they may be negative.
+    /// Returns the counters, row after row. If they have noise, they may be negative.
     #[must_use]
     pub fn counters(&self) -> Vec<i64> {
         match self {
@@ -365,8 +369,8 @@ impl Global {
 }
 
 impl SketchTask {
-    /// Makes a peer with these rows, which may be none; labels are ignored. `secret` must be known to no
-    /// other peer, because this peer's part of the second coin follows from it.
+    /// Makes a peer with these rows. There may be none, and labels are ignored. No other peer may know
+    /// `secret`, because this peer's part of the second coin follows from it.
     pub fn new(
         session: Session,
         spec: SketchSpec,
@@ -379,7 +383,8 @@ impl SketchTask {
             let text = format!("rows have {} features, the session has {features}", data.features());
             return Err(TaskError::Data(text));
         }
-        // No counter of the sum can wrap: it is at most the rows of all peers.
+        // Checks the number of rows, so that no counter of the sum can overflow: a counter is at most the
+        // number of rows of all peers.
         let noised = session.privacy.noise.is_some();
         let capacity = if noised { mask::noised_capacity } else { mask::capacity };
         holders::fits_ring(&session, &data, capacity).map_err(TaskError::Data)?;
@@ -389,7 +394,7 @@ impl SketchTask {
         Ok(Self { plan, me, data, preparation, secret, own: OnceLock::new(), released: Mutex::new(None) })
     }
 
-    /// Returns the plan that follows from the session file.
+    /// Returns the plan of the session.
     #[must_use]
     pub fn session_plan(&self) -> &Plan {
         &self.plan
@@ -414,9 +419,9 @@ impl SketchTask {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the distance of this peer's records from those of all; in a private session it is computed
-    /// from the peer's release. Returns `None` without records. Also returns `None` if the peer has no
-    /// release because it came after the sketch was opened.
+    /// Returns the distance of this peer's records from those of all peers. In a private session it is
+    /// computed from the peer's release. Returns `None` if the peer has no records, or if it has no release
+    /// because it came after the sketch was opened.
     pub fn distance(&self, opened: &[Bytes]) -> Result<Option<Distance>, TaskError> {
         if self.data.rows() == 0 {
             return Ok(None);
@@ -505,12 +510,12 @@ impl Task for SketchTask {
 
     fn restore_noisy(&self, _slot: u32, vector: &Bytes) {
         let SketchSpec { rows, range, .. } = self.plan.spec;
-        // The length was checked against the plan.
+        // The caller has checked the length against the plan.
         *self.released() = PrivateSketch::from_words(&words(vector), rows as usize, range as usize).ok();
     }
 
-    /// Returns the use of rows. The words published by a peer are at the peer's index in the opened
-    /// vector.
+    /// Returns whether a slot uses this peer's rows. In slots in which each peer publishes words, this
+    /// follows from the words at the peer's index.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         let published = |count: usize| {
             let words = history.vector(slot).map_or(&[][..], |words| words.as_chunks::<4>().0);

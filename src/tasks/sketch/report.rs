@@ -13,15 +13,15 @@ pub(crate) fn names<'a>(session: &'a Session, peers: &[usize]) -> Vec<&'a str> {
     peers.iter().filter_map(|&peer| session.roster.get(peer)).map(|entry| &*entry.name).collect()
 }
 
-/// Returns the receipt's entry on the drawn peers.
+/// Returns the entry of the receipt about the drawn peers.
 pub(crate) fn selection(session: &Session, draw: &Draw) -> Map<String, Value> {
     let entry = json!({"active": names(session, &draw.active), "chosen": names(session, &draw.chosen)});
     Map::from_iter([("selection".to_owned(), entry)])
 }
 
 impl SketchTask {
-    /// Returns the global sketch, this peer's distance to it, the other values that the session opened,
-    /// and how columns became numbers. Counters are listed row after row.
+    /// Returns the global sketch, this peer's distance to it, the other values that the session opened, and
+    /// the description of how columns became numbers. Counters are listed row after row.
     pub(super) fn json(&self, outcome: &Outcome, distance: Option<Distance>, opened: &[Bytes]) -> Value {
         let table = self.preparation.as_deref().map(table::json);
         json(&self.plan.session, outcome, distance, opened, table)

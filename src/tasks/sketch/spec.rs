@@ -17,8 +17,7 @@ use crate::sketch::distribution::srp::MAX_ENTRIES;
 use crate::sketch::distribution::{Family, MAX_COUNTERS, RANGE};
 use crate::tasks::{BuiltIn, TaskKind};
 
-/// Smallest number of peers that may be drawn. Their rows form a sum like any other, which needs 3
-/// members.
+/// Smallest number of peers that may be drawn. Their rows are summed, and every sum needs at least 3 members.
 const FEWEST: u16 = 3;
 /// Largest number of words of all peers' sketches together: 1 GiB.
 const PAIRWISE_LIMIT: u64 = 1 << 28;
@@ -39,18 +38,19 @@ pub struct SketchSpec {
     pub hash: Family,
     /// Number of rows, the paper's R: 1 and more. Default 1,000, as in the authors' code.
     pub rows: u32,
-    /// Number of counters of a row, the paper's B: 2 to 65,536, with SRP a power of two; rows x range at
+    /// Number of counters of a row, the paper's B: 2 to 65,536, with SRP a power of two. Rows x range is at
     /// most 2^24. Default 64, as in the authors' code.
     pub range: u32,
-    /// True if every peer's distance to the global sketch is opened. Default false, with `select` true.
+    /// True if every peer's distance to the global sketch is opened. Default false; true in a session with
+    /// `select`.
     pub open_distances: bool,
     /// True if every peer's own sketch is opened, so that all distances between peers are known. Default
     /// false.
     pub pairwise: bool,
-    /// Number of peers with a published distance that are considered, the paper's L. 0 means all. Default
-    /// 0.
+    /// Number of peers that may be drawn, the paper's L. They are chosen among the peers with a published
+    /// distance. 0, the default, means all of them.
     pub active: u16,
-    /// Number of these peers that are drawn, the paper's K. 0 means no draw. Needs `open_distances`.
+    /// Number of peers that are drawn from these, the paper's K. 0 means no draw. Needs `open_distances`.
     /// Default 0.
     pub chosen: u16,
     /// Temperature of the softmax of inverse distances: 0.001 to 1,000. Default 1, as in the authors' code.
@@ -96,7 +96,7 @@ static FIELDS: &[Row<SketchSpec>] = fields::fields! { "sketch";
     temperature at temperature: number(0.001, 1000.0, "0.001 to 1000"), "";
 };
 
-/// Limits a number of peers to 0..=`peers`.
+/// Returns the limit of a field that is a number of peers: 0 to `peers`.
 fn places(field: &'static str, peers: usize) -> Limit {
     Limit::new(field, 0, peers as u64)
 }
@@ -119,7 +119,7 @@ impl SketchSpec {
         Ok(spec)
     }
 
-    /// Checks the rules of both uses.
+    /// Checks the rules that apply to both uses of sketches.
     fn check_sizes(&self, session: &Session) -> Result<(), SessionError> {
         let (data, peers) = (&session.data, session.roster.len());
         fields::check(FIELDS, self)?;
@@ -141,7 +141,7 @@ impl SketchSpec {
             let limit = "\"none\" with the hash minhash, which uses only which features are above 0";
             return refuse("data.scaling", &data.scaling, limit.into());
         }
-        // A release has two more words.
+        // In a private session, each sketch has two more words.
         let words = counters + if session.privacy.noise.is_some() { 2 } else { 0 };
         let pairwise = words * peers as u64;
         if self.pairwise && pairwise > PAIRWISE_LIMIT {

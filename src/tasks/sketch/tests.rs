@@ -39,7 +39,7 @@ fn tasks(session: &Session, parts: &[Dataset]) -> Vec<SketchTask> {
         .collect()
 }
 
-/// Returns the sum of all peers' contributions to each slot, opened one after another.
+/// Opens one slot after another, each with the sum of all peers' contributions, and returns these sums.
 fn federated(tasks: &[SketchTask]) -> Vec<Bytes> {
     let plan = tasks[0].plan();
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
@@ -146,11 +146,11 @@ fn the_draw_is_the_same_for_all_and_depends_on_every_members_part_of_the_coin() 
         assert_eq!(
             (draw.active, draw.chosen.len()),
             (vec![0, 1, 3, 4], 2),
-            "peer 2 has no rows and so no score"
+            "peer 2 has no rows, so it has no score"
         );
         coin
     };
-    // Even a peer without rows cannot be left out of the coin.
+    // A peer without rows also has a part in the coin.
     assert_ne!(of(1), of(2));
 }
 
@@ -183,8 +183,8 @@ fn what_no_records_can_give_ends_the_session_and_names_the_peer() {
     assert!(slot("draw") == 6 && with("draw", 0, 77) == Ok(()));
 }
 
-/// With the least noise the release nearly equals the sketch, and everything that is opened follows from
-/// it.
+/// With the least noise a release nearly equals the sketch. Everything that is opened is computed from the
+/// releases.
 #[test]
 fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there_are() {
     use chacha20::rand_core::SeedableRng;
@@ -200,7 +200,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
     let names: Vec<_> = plan(of("1")).aggregates().into_iter().map(|aggregate| aggregate.name).collect();
     assert_eq!(names, ["coin", "sketch", "scores", "pairwise", "draw"]);
     let parts = parts(&[200, 300, 0, 250]);
-    // Returns the vectors that all peers open, each peer with a release drawn from this seed.
+    // Returns the vectors that all peers open. Each peer draws its release with this seed.
     let opened_of = |tasks: &[SketchTask], seed: u8| {
         let plan = tasks[0].plan();
         let mut opened = vec![Bytes::copy_from_slice(&COIN)];
@@ -247,7 +247,7 @@ fn a_private_session_opens_releases_and_nothing_exact_but_how_many_records_there
         assert!(outcome.matrix[i][i] == Some(0.0) && outcome.matrix[i][2].is_none());
     }
     assert_eq!(outcome.published[2], None);
-    // With a small budget the noise is larger than the counts, and another draw opens other values.
+    // With a small budget the noise is larger than the counts. Another draw of the noise opens other values.
     let with_little = tasks_of("0.1");
     let [one, other] = [16, 32].map(|seed| opened_of(&with_little, seed));
     assert_ne!(one[1], other[1]);

@@ -8,9 +8,10 @@ use crate::tasks::common::variables::{self, Refusal, SourceKind, Value, refusal,
 /// Values of a column.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
-    /// Those of a column of the session.
+    /// The values of a column of the session.
     Of(variables::Variable),
-    /// Levels of two other columns together, those of the second within those of the first.
+    /// The combinations of the levels of two other columns. For each level of the first column, all levels of
+    /// the second follow.
     Both { levels: Vec<String>, of: [usize; 2], second: usize, missing: Vec<bool> },
 }
 
@@ -24,7 +25,7 @@ pub(super) struct Variable {
 }
 
 impl Variable {
-    /// Returns the levels that rows are counted by; numbers have one.
+    /// Returns the levels that are counted. A column of numbers has one level.
     pub(super) fn levels(&self) -> Vec<&str> {
         let levels = match &self.values {
             Values::Of(variable) if variable.is_factor() => variable.levels(),
@@ -49,7 +50,7 @@ impl Variable {
         }
     }
 
-    /// Returns the column of two columns together.
+    /// Makes a column from the combinations of the levels of two columns.
     pub(super) fn both(variables: &[Self], of: [usize; 2]) -> Self {
         let [one, two] = of.map(|at| &variables[at]);
         let pairs = || (0..one.count()).flat_map(|i| (0..two.count()).map(move |j| (i, j)));
@@ -75,8 +76,8 @@ impl Variable {
         matches!(&self.values, Values::Of(variable) if matches!(variable.source.kind, SourceKind::Ordinal(_)))
     }
 
-    /// Returns the level of a row and its number of steps, 0 without a number. `before` are the levels of
-    /// earlier columns.
+    /// Returns the level of a row, and its number of steps (0 if the column has no numbers). `before` has the
+    /// values of the earlier columns for the same row.
     pub(super) fn value(&self, row: &[f32], before: &[(usize, i64)]) -> Result<(usize, i64), String> {
         match &self.values {
             Values::Both { of, second, .. } => {

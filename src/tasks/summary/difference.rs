@@ -1,12 +1,13 @@
-//! Differences between the groups of a column, from the opened numbers alone: standardised mean differences,
-//! Welch's t-test and Pearson's chi-square test. A test that needs a closed number is not made.
+//! Compares the groups of a column with standardised mean differences, Welch's t-test and Pearson's
+//! chi-square test. They use only opened numbers. If a test needs a closed number, it is left out.
 
 use flyswarm_glm::{chi_square_p, student_p};
 
 /// Standardised mean difference of two groups, and the p value of a test of all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Difference {
-    /// In absolute terms; `None` unless there are two groups whose numbers are open.
+    /// Absolute value of the standardised mean difference; `None` unless there are exactly two groups and
+    /// their numbers are open.
     pub(super) smd: Option<f64>,
     pub(super) p: Option<f64>,
 }
@@ -14,7 +15,7 @@ pub(super) struct Difference {
 /// Count, mean and standard deviation of a group.
 pub(super) type Group = (u64, f64, f64);
 
-/// Compares the means of two groups. `None` is a group with a closed number.
+/// Compares the means of two groups. A group is `None` if one of its numbers is closed.
 pub(super) fn of_means(groups: &[Option<Group>]) -> Difference {
     let &[Some((n, mean, sd)), Some((other_n, other_mean, other_sd))] = groups else {
         return Difference::default();
@@ -32,7 +33,8 @@ pub(super) fn of_means(groups: &[Option<Group>]) -> Difference {
     }
 }
 
-/// Compares the counts of each level in each group. `None` is a closed count. Levels are in rows.
+/// Compares the counts of each level in each group. A count is `None` if it is closed. Each inner list has
+/// the counts of one level.
 pub(super) fn of_counts(levels: &[Vec<Option<u64>>]) -> Difference {
     let open: Option<Vec<Vec<f64>>> =
         levels.iter().map(|level| level.iter().map(|count| Some((*count)? as f64)).collect()).collect();
@@ -58,13 +60,15 @@ pub(super) fn of_counts(levels: &[Vec<Option<u64>>]) -> Difference {
 }
 
 /// Returns the standardised difference of shares of levels (Yang & Dalton, *A unified approach to measuring
-/// the effect size between two groups using SAS*, 2012). The last level follows from the others.
+/// the effect size between two groups using SAS*, 2012). The last level is left out, because it follows from
+/// the others.
 fn mahalanobis(one: &[f64], two: &[f64]) -> Option<f64> {
     let size = one.len() - 1;
     let covariance = |shares: &[f64], i: usize, j: usize| {
         if i == j { shares[i] * (1.0 - shares[i]) } else { -shares[i] * shares[j] }
     };
-    // The covariance, and the difference as a last column; eliminated with the largest pivot.
+    // The matrix has the covariance, and the difference as its last column. It is solved by elimination with
+    // the largest pivot.
     let mut rows: Vec<Vec<f64>> = (0..size)
         .map(|i| {
             let row = (0..size).map(|j| (covariance(one, i, j) + covariance(two, i, j)) / 2.0);
@@ -98,7 +102,8 @@ mod tests {
 
     #[test]
     fn tests_of_groups_are_those_of_scipy() {
-        // scipy.stats.ttest_ind_from_stats(..., equal_var=False), chi2_contingency(..., correction=False).
+        // The expected values come from scipy.stats: ttest_ind_from_stats(..., equal_var=False) and
+        // chi2_contingency(..., correction=False).
         let found = of_means(&[Some((40, 12.5, 3.0)), Some((55, 11.0, 4.5))]);
         close(found.p, 0.054_500_144_807_094_31);
         close(found.smd, 1.5 / (29.25f64 / 2.0).sqrt());

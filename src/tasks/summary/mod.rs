@@ -1,11 +1,11 @@
-//! The task `summary`: statistics over the rows of all peers, exactly as in one place, without small cells
-//! (spec, section 15i).
+//! The task `summary`: statistics over the rows of all peers. They equal those of the rows in one place, but
+//! small cells are not opened (spec, section 15i).
 //!
-//! Slots: the coin, which draws the computing parties; `computed`, the computing parties and each member's
-//! commitment to its counts, after an exchange in which every member shares its counts and the parties decide
-//! on shares which cells pass; `pattern`, the bits of the cells that pass; `cells`, the numbers that open. In
-//! the last two the vectors are the parties' shares, so a sum of the session opens them, and no peer sees
-//! anything before the committee has decided whose rows were counted.
+//! The slots are the coin, which draws the computing members; `computed`, which names the computing members
+//! and has each member's commitment to its counts; `pattern`, one bit for each cell that passes; and `cells`,
+//! the numbers that are opened. `computed` has an exchange: every member shares its counts, and the computing
+//! members find out on shares which cells pass. In `pattern` and `cells` the computing members add up their
+//! shares. So no peer sees any of these numbers before the committee has decided whose rows were counted.
 
 mod columns;
 mod difference;
@@ -117,28 +117,28 @@ pub mod internals {
         Some((spec, Layout::new(spec, &session.data).ok()?))
     }
 
-    /// Returns the rule of a session of this task.
+    /// Returns the conditions that cells must meet in a session of this task.
     #[must_use]
     pub fn rule(session: &Session) -> Option<Rule> {
         layout(session).map(|(spec, layout)| layout.rule(spec, session.privacy.min_contributors))
     }
 
-    /// Returns the words of rows.
+    /// Returns the words of these rows.
     ///
     /// # Errors
-    /// A line about a value that does not fit.
+    /// A line that names a value that does not fit.
     pub fn words(session: &Session, rows: &Dataset) -> Result<Vec<u64>, String> {
         let (_, layout) = layout(session).ok_or("another task")?;
         layout.words((0..rows.rows()).map(|row| rows.row(row)))
     }
 
-    /// Returns the commitment to the words of an owner.
+    /// Returns an owner's commitment to its words.
     #[must_use]
     pub fn commitment(session: &[u8; 32], owner: Peer, salt: &[u8; 32], words: &[u64]) -> [u8; 32] {
         commitment_to_words(session, owner, salt, words)
     }
 
-    /// Returns the numbers that open.
+    /// Returns which numbers are opened.
     #[must_use]
     pub fn open(session: &Session, pattern: &Opened) -> Option<Opened> {
         layout(session).map(|(_, layout)| layout.open(pattern))

@@ -33,9 +33,10 @@ pub(super) struct File {
     rest: u32,
     /// Grouping columns, at most two.
     by: Vec<String>,
-    /// "all", then the levels of the grouping column; of two, each level of the first with each of the second.
+    /// "all", then the levels of the grouping column; of two grouping columns, each level of the first with
+    /// each level of the second.
     groups: Vec<String>,
-    /// Rows of each group; null if the number stays closed.
+    /// Rows of each group; `None` if the number stays closed.
     rows: Vec<Option<u64>>,
     columns: Vec<Column>,
     tables: Vec<Cross>,
@@ -49,15 +50,15 @@ struct Column {
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     grid: Option<f64>,
-    /// Levels that are counted; for numbers "present" and perhaps "missing".
+    /// Levels that are counted. Columns of numbers have the level "present", and perhaps "missing".
     levels: Vec<String>,
     /// For each level, the rows of each group.
     counts: Vec<Vec<Option<u64>>>,
-    /// Of numbers, for each group.
+    /// For columns of numbers, the moments of each group.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     moments: Vec<Option<Moments>>,
-    /// Of numbers with a range, for each group: the 5th percentile, the lower quartile, the median, the upper
-    /// quartile and the 95th percentile, in steps of the grid.
+    /// For columns of numbers with a range, for each group: the 5th percentile, the lower quartile, the
+    /// median, the upper quartile and the 95th percentile, in steps of the grid.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     quantiles: Vec<[Option<i64>; QUANTILES.len()]>,
 }
@@ -70,7 +71,7 @@ struct Moments {
     sum: i64,
     squares: u64,
     mean: f64,
-    /// With n - 1; null for one row.
+    /// Standard deviation with n - 1; `None` if there is only one row.
     sd: Option<f64>,
 }
 
@@ -88,8 +89,8 @@ struct Cross {
 impl Moments {
     fn new(n: u64, sum: i64, squares: u64, grid: f64) -> Self {
         let mean = sum as f64 / n as f64 * grid;
-        // Whole numbers up to the last division: the same bits for every split of the rows.
-        // They saturate only if a peer has shared numbers that are not its counts.
+        // The computation uses whole numbers up to the last division, so that the result does not depend on
+        // how the rows are split over the peers. They saturate only if a peer has shared wrong counts.
         let product = |a: i128, b: i128| a.saturating_mul(b);
         let spread = product(n.into(), squares.into()).saturating_sub(product(sum.into(), sum.into()));
         let freedom = product(n.into(), i128::from(n) - 1);
@@ -103,7 +104,7 @@ fn count(count: Option<u64>) -> String {
 }
 
 impl File {
-    /// Makes the file from the opened numbers: cells, then two sums for each measure.
+    /// Makes the file from the opened numbers. These are the cells, then two sums for each measure.
     pub(super) fn new(
         session: &Session,
         spec: &SummarySpec,
@@ -133,7 +134,7 @@ impl File {
                 _ => "category",
             };
             let grid = variable.grid();
-            // With one group, the measure over all rows is also that of the group.
+            // If there is only one group, its measure is the measure over all rows.
             let measure =
                 |group: usize| layout.measure(at, group.checked_sub(1)).or_else(|| layout.measure(at, None));
             let quantiles = |group: usize| -> Option<[Option<i64>; QUANTILES.len()]> {
@@ -200,7 +201,8 @@ impl File {
     /// Reads the file.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        // Means and deviations follow from the whole numbers: a reader of JSON may round the last digit.
+        // Means and deviations are computed again from the whole numbers, because a JSON reader may round the
+        // last digit.
         for column in &mut file.columns {
             let grid = column.grid.unwrap_or(1.0);
             for moments in column.moments.iter_mut().flatten().filter(|moments| moments.n > 0) {
@@ -236,19 +238,20 @@ impl File {
         json!(self)
     }
 
-    /// Returns the groups that a test compares, by their place: those whose rows have a level.
+    /// Returns the positions of the groups that a test compares: the groups whose rows have a level of the
+    /// grouping column.
     fn compared(&self) -> Vec<usize> {
         let known = |name: &&String| !name.split(", ").any(|level| level == MISSING);
         let groups = self.groups.iter().enumerate().skip(1);
         groups.filter(|(_, name)| known(name)).map(|(at, _)| at).collect()
     }
 
-    /// Returns the standardised mean difference and the p value of a column, as texts; empty ones if the
-    /// column has none.
+    /// Returns the standardised mean difference and the p value of a column, as texts. The texts are empty if
+    /// the column has none.
     fn difference(&self, column: &Column) -> [String; 2] {
         let groups = self.compared();
         let (found, closed) = if column.grid.is_some() {
-            // Welch's test compares two means.
+            // Welch's t-test compares exactly two means.
             if groups.len() != 2 {
                 return Default::default();
             }
@@ -326,7 +329,7 @@ impl File {
             };
             line(name, counts.iter().zip(&self.rows).map(percent).collect());
         }
-        // The test of a column is in its first line.
+        // The test of a column is shown in the column's first line.
         if self.compared().len() > 1 {
             let difference = self.difference(column);
             for (at, line) in lines.iter_mut().enumerate() {
@@ -336,8 +339,8 @@ impl File {
         lines
     }
 
-    /// Returns the tables as lists of texts: Table 1, then the cross tables. The columns `dates` are shown as
-    /// dates.
+    /// Returns the tables as lists of texts: first Table 1, then the cross tables. The numbers of the columns
+    /// `dates` are shown as dates.
     pub(super) fn printed(&self, dates: &[&str]) -> Vec<tables::Table> {
         let rows = std::iter::once("n".to_owned()).chain(self.rows.iter().map(|&rows| count(rows)));
         let mut head: Vec<String> =
@@ -368,7 +371,7 @@ impl File {
         tables
     }
 
-    /// Returns the tables for the report page, on which the columns `dates` are dates.
+    /// Returns the tables for the report page. The numbers of the columns `dates` are shown as dates.
     pub(super) fn pages(&self, dates: &[&str]) -> Value {
         let caption = format!(
             "\"{CLOSED}\": fewer than {} rows or {} peers, or needed to protect such a number",
@@ -377,7 +380,7 @@ impl File {
         tables::pages(&self.printed(dates), std::iter::repeat(&*caption))
     }
 
-    /// Returns the first sentences of the report page; `closed` of `cells` counts stay closed.
+    /// Returns the first sentences of the report page. They say that `closed` of `cells` counts stay closed.
     pub(super) fn headline(&self, closed: usize, cells: usize) -> String {
         let rows = self.rows.first().copied().flatten().map_or_else(String::new, |rows| format!("{rows} "));
         let by = if self.by.is_empty() { String::new() } else { format!(", by {}", self.by.join(" and ")) };

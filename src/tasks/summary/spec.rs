@@ -14,17 +14,19 @@ use crate::session::{DataSpec, Scaling, Sections, Session, SessionError, Spec};
 use crate::tasks::common::checked;
 use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 
-/// Three members compute, and every two peers talk.
+/// At least three peers, because three members compute. At most 64, because every two peers exchange
+/// messages.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task summary: 3 compute, and every two peers talk");
-/// Most products of the quantiles: five for each value of each group of a column, for each peer.
+/// Largest number of products for all quantiles. Each peer causes five products for each value of each group
+/// of a column.
 const MOST_PRODUCTS: usize = 1 << 25;
 const THRESHOLD: Limit = Limit::new("summary.threshold", 2, 1_000_000);
 
-/// Warning about computing members that prove nothing.
+/// Warning if the computing members do not prove their messages.
 const TRUSTED: &str = "summary.cheaters is \"trusted\": a computing member that deviates can open a small cell, or change \
                        numbers, and no peer notices";
-/// Warning to everyone.
+/// Warning to every peer.
 const AGAIN: &str = "a second session over almost the same rows shows the difference of the two, and no threshold protects \
                      that; numbers with few different values are better described as categories (docs/statistics.md)";
 
@@ -34,28 +36,29 @@ const AGAIN: &str = "a second session over almost the same rows shows the differ
 pub struct SummarySpec {
     /// Columns that are summarised, in this order. If empty, all columns.
     pub columns: Vec<String>,
-    /// One or two categories or ordinals whose levels, together, are the groups. In the file, one name or a
-    /// list of names. Default: no groups.
+    /// One or two categories or ordinals. Their levels, or the combinations of their levels, are the groups.
+    /// The file has one name or a list of names. Default: no groups.
     #[serde(deserialize_with = "one_or_more")]
     pub by: Vec<String>,
     /// Numbers are rounded to multiples of this step. A sum is a whole number of steps. Default 0.01. The
-    /// step of dates is at least a day.
+    /// step of dates is at least one day.
     pub grid: f64,
-    /// Steps of single columns.
+    /// Steps of columns for which `grid` does not fit.
     pub grids: BTreeMap<String, f64>,
-    /// Smallest and largest value of columns of numbers with quantiles: median, quartiles, 5th and 95th
-    /// percentile. A quantile that is not between them, or next to one of them, stays closed.
+    /// Columns of numbers for which quantiles are computed (median, quartiles, 5th and 95th percentile), each
+    /// with its smallest and largest value. A quantile that is not strictly between these two values, or is
+    /// next to one of them, stays closed.
     pub ranges: BTreeMap<String, [f64; 2]>,
-    /// Least number of rows of a cell that opens. Default 10.
+    /// Smallest number of rows of a cell that is opened. Default 10.
     pub threshold: u32,
-    /// Least number of rows of a cell that opens without the rows of any one peer. Default 5.
+    /// Smallest number of rows that a cell must have without the rows of any single peer. Default 5.
     pub rest: u32,
     /// Cross tables of two columns.
     pub table: Vec<CrossTable>,
-    /// Names of the three computing parties; a fourth replaces one that is lost. Default: the coin draws
-    /// them.
+    /// Names of the three members that compute, and perhaps of a fourth, which replaces one that is lost.
+    /// Default: the coin draws them.
     pub compute: Vec<String>,
-    /// `caught` if the computing parties prove their messages, or `trusted`. Default `caught`.
+    /// `caught` if the computing members prove their messages, otherwise `trusted`. Default `caught`.
     pub cheaters: String,
 }
 
@@ -100,12 +103,12 @@ impl Default for SummarySpec {
 }
 
 impl SummarySpec {
-    /// Reads the section; without one, all values are defaults.
+    /// Reads the section. If the file does not have it, all values are defaults.
     pub(super) fn read(sections: &mut Sections<'_>) -> Result<Self, SessionError> {
         Ok(sections.take("summary")?.unwrap_or_default())
     }
 
-    /// Returns whether the computing parties prove their messages.
+    /// Returns whether the computing members prove their messages.
     pub(super) fn proves(&self) -> bool {
         self.cheaters == Cheaters::Caught.word()
     }
@@ -237,7 +240,7 @@ impl Spec for SummarySpec {
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
         let Self { columns, by, grid, grids, ranges, threshold, rest, table, compute, cheaters } = self;
         writeln!(out, "[summary]")?;
-        // A JSON string or list of strings is also TOML.
+        // JSON strings and lists of strings are also valid TOML.
         let about = "Columns that are summarised; if the list is empty, all. With `by`, also for each group.";
         field(about, "columns", json!(columns), out)?;
         match &by[..] {

@@ -1,4 +1,4 @@
-//! Which numbers stay closed, so that no closed number follows from open ones.
+//! Decides which numbers stay closed, so that no closed number can be computed from open ones.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ pub(super) struct Equation {
     pub(super) parts: Vec<usize>,
 }
 
-/// Returns the numbers that open.
+/// Returns which numbers are opened.
 ///
-/// Numbers that do not pass stay closed. Others stay closed so that no closed number follows from open ones:
-/// if the total of an equation is open, none of its parts is closed, or all of them are (their sum is the
-/// total, which passes), or at least two, one of them `strong`. Then the sum of the closed parts passes, too.
-/// If the total is closed, at least one part is. At the end no closed number is a linear combination of open
-/// ones.
+/// Numbers that do not pass stay closed. More numbers stay closed to protect them. If the total of an
+/// equation is open, there are three cases: none of its parts is closed; or all of them are (their sum is the
+/// total, which passes); or at least two are, and one of these is `strong`, so that the sum of the closed
+/// parts passes too. If the total is closed, at least one part is closed. At the end, no closed number is a
+/// linear combination of open ones.
 pub(super) fn open(passes: &[bool], strong: &[bool], equations: &[Equation]) -> Vec<bool> {
     let mut open = passes.to_vec();
     let mut of: Vec<Vec<usize>> = vec![Vec::new(); passes.len()];
@@ -35,7 +35,8 @@ pub(super) fn open(passes: &[bool], strong: &[bool], equations: &[Equation]) -> 
             },
         }
     };
-    // Closes the part that is in most other equations with closed numbers, or the total.
+    // Closes one more number of the equation: the part that appears in most other equations with closed
+    // numbers, or otherwise the total.
     let close = |open: &mut Vec<bool>, at: usize| {
         let Equation { total, parts } = &equations[at];
         let crossing = |part: usize| {
@@ -68,10 +69,10 @@ pub(super) fn open(passes: &[bool], strong: &[bool], equations: &[Equation]) -> 
     }
 }
 
-/// Prime for elimination, 2^61 - 1.
+/// Elimination is done modulo this prime, 2^61 - 1.
 const PRIME: u64 = (1 << 61) - 1;
 
-/// Returns a closed number that follows from open ones by linear equations.
+/// Returns a closed number that can be computed from open ones with the equations, if there is one.
 pub(super) fn determined(open: &[bool], equations: &[Equation]) -> Option<usize> {
     type Row = BTreeMap<usize, u64>;
     let product = |a: u64, b: u64| (u128::from(a) * u128::from(b) % u128::from(PRIME)) as u64;
@@ -86,7 +87,7 @@ pub(super) fn determined(open: &[bool], equations: &[Equation]) -> Option<usize>
         }
         result
     };
-    // Subtracts the multiple of `other` that removes the entry at its first column.
+    // Subtracts a multiple of `other` from `row`, so that the entry of `row` in this column becomes 0.
     let subtract = |row: &mut Row, other: &Row, column: usize| {
         let Some(factor) = row.get(&column).copied() else { return };
         for (&at, &value) in other {

@@ -1,10 +1,10 @@
 //! The tables of a session: their cells, the equations between cells, and which cells stay closed.
 //!
-//! Every table is a set of *cells*, counts of rows. A cell is the number of all rows, the rows with one level
-//! of a column, or the rows with one level of each of two columns. Missing values are a level of their own if
-//! the column allows them. A *measure* is the sum and the sum of squares of a column of numbers, over all
-//! rows or over the rows of one group. Cells that must be equal are one cell. If two columns group the rows,
-//! their levels together are those of one more column, the last.
+//! A table is a set of *cells*. Each cell is a number of rows: of all rows, of the rows with one level of a
+//! column, or of the rows with one level of each of two columns. If a column allows missing values, they are
+//! one more level. A *measure* is the sum and the sum of squares of a column of numbers, over all rows or
+//! over the rows of one group. If two cells are always equal, they are stored as one. If two columns group
+//! the rows, the combinations of their levels are the levels of an additional column, which comes last.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use super::suppress::{Equation, open};
 use crate::session::DataSpec;
 use crate::tasks::common::variables::{Refusal, bucket};
 
-/// Most cells of a session.
+/// Largest number of cells of a session.
 pub(super) const MOST_CELLS: usize = 10_000;
-/// Most values of a column with quantiles.
+/// Largest number of values of a column with quantiles.
 pub(super) const MOST_VALUES: i64 = 1 << 14;
-/// Most words of all histograms of an owner.
+/// Largest number of words of all histograms of an owner.
 pub(super) const MOST_HISTOGRAMS: usize = 1 << 19;
 /// Name of the level of missing values.
 pub(super) const MISSING: &str = "missing";
@@ -40,11 +40,12 @@ pub(super) struct Table {
 struct Measure {
     variable: usize,
     group: Option<usize>,
-    /// Cell of its rows.
+    /// Cell that counts the rows of the sum.
     cell: usize,
 }
 
-/// Rows with each value of a column, of all rows or of one group. Values beyond the range are its ends.
+/// Number of rows with each value of a column, among all rows or those of one group. Values outside the range
+/// count as the nearest end of the range.
 #[derive(Clone, Copy, Debug)]
 struct Histogram {
     variable: usize,
@@ -58,9 +59,9 @@ struct Histogram {
 struct Quantiles {
     measure: usize,
     low: i64,
-    /// Number of bits of a value less `low`.
+    /// Number of bits of a value minus `low`.
     bits: u32,
-    /// Histograms whose sum has its rows.
+    /// Histograms that together count the rows of the measure.
     histograms: Vec<usize>,
 }
 
@@ -68,7 +69,8 @@ struct Quantiles {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) variables: Vec<Variable>,
-    /// The column of the groups: the grouping column, or that of both grouping columns together.
+    /// The column whose levels are the groups: the grouping column, or the additional column for two grouping
+    /// columns.
     pub(super) by: Option<usize>,
     /// The grouping columns.
     pub(super) grouping: Vec<usize>,
@@ -80,16 +82,17 @@ pub(super) struct Layout {
     missing: Vec<bool>,
     measures: Vec<Measure>,
     histograms: Vec<Histogram>,
-    /// Quantiles by the number of their bits, in the order of the measures.
+    /// Quantiles, sorted by their number of bits and then in the order of the measures.
     quantiles: Vec<Quantiles>,
 }
 
 /// A column of numbers.
 struct Number {
     variable: usize,
-    /// Its measures: of all rows, then of each group.
+    /// Measures of this column: over all rows, then over each group.
     measures: Vec<usize>,
-    /// Its histograms with their first words: one of each group, or one of all rows without groups.
+    /// Histograms of this column, each with its first word. There is one for each group, or one for all rows
+    /// if there are no groups.
     histograms: Vec<(usize, Histogram)>,
 }
 
@@ -97,7 +100,7 @@ impl Layout {
     /// Returns the tables of a session.
     ///
     /// # Errors
-    /// The field that does not fit.
+    /// The field of the session file that does not fit.
     pub(super) fn new(spec: &SummarySpec, data: &DataSpec) -> Result<Self, Refusal> {
         let mut variables = variables(spec, data)?;
         let place = |variables: &[Variable], field: &str, name: &str| {
@@ -263,12 +266,12 @@ impl Layout {
         self.missing.len()
     }
 
-    /// Returns the number of a measure.
+    /// Returns the index of a measure.
     pub(super) fn measure(&self, variable: usize, group: Option<usize>) -> Option<usize> {
         self.measures.iter().position(|measure| measure.variable == variable && measure.group == group)
     }
 
-    /// Returns the conditions for cells and measures to pass.
+    /// Returns the conditions that cells and measures must meet.
     pub(super) fn rule(&self, spec: &SummarySpec, contributors: u16) -> Rule {
         Rule {
             threshold: spec.threshold,
@@ -290,16 +293,17 @@ impl Layout {
         self.quantiles.chunk_by(|one, two| one.bits == two.bits).map(scale).collect()
     }
 
-    /// Returns the place of the first quantile of a measure among all quantiles, and its smallest value.
+    /// Returns the position of a measure's first quantile among all quantiles, and the smallest value of the
+    /// range.
     pub(super) fn first_quantile(&self, measure: usize) -> Option<(usize, i64)> {
         let at = self.quantiles.iter().position(|quantiles| quantiles.measure == measure)?;
         Some((QUANTILES.len() * at, self.quantiles[at].low))
     }
 
-    /// Returns the words of rows: cells, buckets of measures, sums and sums of squares, histograms.
+    /// Returns the words of these rows: cells, buckets of measures, sums and sums of squares, histograms.
     ///
     /// # Errors
-    /// A line about a value that does not fit.
+    /// A line that names a value that does not fit.
     pub(super) fn words<'a>(&self, rows: impl Iterator<Item = &'a [f32]>) -> Result<Vec<u64>, String> {
         let (cells, measures) = (self.cells(), self.measures.len());
         let sums = cells + BUCKETS * measures;
@@ -369,8 +373,8 @@ impl Layout {
             let parts = (0..variable.count()).map(|level| self.one(at, level)).collect();
             equations.push(Equation { total: 0, parts });
         }
-        // The levels of two grouping columns together add up to those of each of them, over all rows and in
-        // each table of one of them.
+        // The cells of the combined levels add up to the cells of each of the two grouping columns. This is
+        // true over all rows, and in each table of one of these columns.
         if let ([one, two], Some(both)) = (&self.grouping[..], self.by) {
             for (column, others) in [(*one, *two), (*two, *one)] {
                 let others = self.variables[others].count();
@@ -430,7 +434,8 @@ impl Layout {
         equations.into_values().filter(|equation| !equation.parts.is_empty()).collect()
     }
 
-    /// Returns the cells and measures that open. The pattern alone decides it, so every peer finds the same.
+    /// Returns which cells and measures are opened. This follows from the pattern alone, so all peers get the
+    /// same answer.
     pub(super) fn open(&self, pattern: &Opened) -> Opened {
         let strong = |passes: bool, missing: bool| passes && !missing;
         let cells: Vec<bool> = pattern

@@ -1,4 +1,4 @@
-//! Part of one peer in the task.
+//! The task of one peer.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const PATTERN: u32 = 2;
 const CELLS: u32 = 3;
 const LATE: &str = "this peer came after the cells were counted";
 
-/// Returns the aggregates of a session with this rule.
+/// Returns the aggregates of a session whose cells must meet this rule.
 pub(super) fn plan(session: &Session, rule: &Rule) -> Vec<Aggregate> {
     let passing = "of each cell of the tables whether it has enough rows of enough members, but not how many; \
                    of each sum whether enough rows differ from the commonest value; \
@@ -39,7 +39,7 @@ pub(super) fn plan(session: &Session, rule: &Rule) -> Vec<Aggregate> {
     plan
 }
 
-/// Part of one peer in the task.
+/// The task of one peer.
 #[derive(Debug)]
 pub(super) struct Summary {
     check: Check,
@@ -49,7 +49,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    /// Makes a peer with these rows, possibly none.
+    /// Makes a peer with these rows. There may be none.
     pub(super) fn new(
         session: Session,
         spec: SummarySpec,
@@ -67,12 +67,12 @@ impl Summary {
         Ok(Self { check, spec, layout, rows })
     }
 
-    /// Returns the cells and sums that open.
+    /// Returns which cells and sums are opened.
     pub(super) fn open(&self, history: &History) -> Result<Opened, String> {
         Ok(self.layout.open(&self.check.pattern(PATTERN, history)?.0))
     }
 
-    /// Returns whether a word of the result, after the pattern, opens.
+    /// Returns whether a word of the result is opened. `at` counts from the end of the pattern.
     fn opens(&self, open: &Opened, at: usize) -> bool {
         let at = at.saturating_sub(self.check.rule.pattern_words());
         match at.checked_sub(self.check.rule.cells()) {
@@ -84,8 +84,8 @@ impl Summary {
         }
     }
 
-    /// Returns the opened numbers of all cells and sums; 0 for those that stay closed. The flag is true if
-    /// all copies were compared.
+    /// Returns the opened numbers of all cells and sums; 0 for those that stay closed. Also returns whether
+    /// two copies of every share were compared.
     fn numbers(&self, history: &History) -> Result<(Vec<u64>, bool), String> {
         let put = self.check.put_together(CELLS, self.check.rule.totals(), history)?;
         let [one, two, three] = &put.shares;

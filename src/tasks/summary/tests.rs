@@ -1,4 +1,5 @@
-//! The tables of all peers against the plain computation, and the audit: what follows from opened numbers.
+//! Compares the tables of all peers with a plain computation, and looks for closed numbers that follow from
+//! opened ones.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ const SESSION: &str = "name = \"test\"\nrun_id = \"000102030405060708090a0b0c0d0
                        created = 2026-11-22T16:05:06Z\ntask = \"summary\"\n[data]\nfeatures = 1\n\
                        columns = [\"x\"]\n[privacy]\nmin_contributors = 2\n";
 
-/// Returns columns: two categories, an ordinal, and two numbers; the second of each pair may miss values.
+/// Describes the columns: two categories, an ordinal and two columns of numbers. The second category, the
+/// ordinal and the second column of numbers may have missing values.
 fn data() -> DataSpec {
     let levels = |levels: &[&str]| levels.iter().map(|&level| level.to_owned()).collect::<Vec<_>>();
     let column = |name: &str, kind, fill: Fill| ColumnSpec {
@@ -47,7 +49,7 @@ fn spec() -> SummarySpec {
     SummarySpec { by: vec!["arm".into()], grid: 0.1, ranges, table, ..SummarySpec::default() }
 }
 
-/// A row as a table has it; `None` is missing.
+/// A row of the table. A missing value is `None`.
 type Plain = (usize, Option<usize>, Option<usize>, f32, Option<f32>);
 
 fn row((arm, sex, stage, age, bmi): Plain) -> Vec<f32> {
@@ -91,7 +93,7 @@ proptest! {
         for Equation { total, parts } in layout.equations() {
             prop_assert_eq!(whole[total], parts.iter().map(|&part| whole[part]).sum::<u64>());
         }
-        // Table 1 by hand.
+        // Computes the numbers of Table 1 in the plain way.
         let count = |keep: &dyn Fn(&Plain) -> bool| rows.iter().filter(|row| keep(row)).count() as u64;
         let file = file(&layout, &whole, &all_open(&layout));
         let column = |name: &str| file["columns"].as_array().unwrap().iter().find(|c| c["name"] == name).unwrap().clone();
@@ -103,7 +105,7 @@ proptest! {
         let mut values: Vec<f64> = of_a.filter_map(|row| row.4).map(f64::from).collect();
         values.sort_by(f64::total_cmp);
         for (at, rank) in QUANTILES.into_iter().enumerate().filter(|_| !values.is_empty()) {
-            // The lower order statistic: `inverted_cdf` of NumPy.
+            // The quantile is an observed value, as with the method `inverted_cdf` of NumPy.
             let place = (rank * values.len() as u64).div_ceil(20) as usize;
             prop_assert_eq!(bmi["quantiles"][1][at].as_i64(), Some((values[place - 1] * 10.0).round() as i64));
         }
@@ -166,7 +168,7 @@ fn pattern(rule: &Rule, owners: &[Vec<u64>]) -> Opened {
     Opened { cells: cells.collect(), measures: measures.collect(), quantiles: quantiles.collect() }
 }
 
-/// Returns each quantile of plain words, each owner's rows below it, and those above it.
+/// Returns each quantile of plain words, with the number of each owner's rows below it and above it.
 fn plain_quantiles(rule: &Rule, owners: &[Vec<u64>]) -> Vec<(u64, [Vec<u64>; 2])> {
     let sums = rule.cells() + (BUCKETS + 2) * rule.measures.len();
     let first = |number: usize| sums + rule.histograms[..number].iter().sum::<usize>();
@@ -192,8 +194,8 @@ fn plain_quantiles(rule: &Rule, owners: &[Vec<u64>]) -> Vec<(u64, [Vec<u64>; 2])
     found
 }
 
-/// Looks for what an attacker finds: closed cells that follow from open ones by exact elimination over
-/// fractions, and sums of closed cells of one equation that would not pass themselves.
+/// Looks for what an attacker could compute: closed cells that follow from open ones by exact elimination
+/// over fractions, and sums of the closed cells of an equation that do not pass the check.
 fn audit(
     open: &[bool],
     equations: &[Equation],
@@ -300,7 +302,7 @@ fn opened_file(open: impl Fn(&Layout, &mut Opened)) -> File {
     File::read(format!("{:#}", file(&layout, &words, &opened)).as_bytes()).expect("a file")
 }
 
-/// Returns the cells of the line of Table 1 with this name.
+/// Returns the cells of the line with this name in Table 1.
 fn line_of(file: &File, name: &str) -> Vec<String> {
     let text = file.text();
     let line = text.lines().find(|line| line.starts_with(&format!("| {name} |")));
@@ -310,7 +312,7 @@ fn line_of(file: &File, name: &str) -> Vec<String> {
 
 #[test]
 fn table_1_has_a_test_of_open_numbers_and_says_which_needs_a_closed_one() {
-    // The third arm has no rows, so the level of no patient is open here and has no test.
+    // No patient is in the third arm. Here every cell is open, and this arm is left out of the tests.
     let all = opened_file(|_, _| {});
     assert_eq!(line_of(&all, "")[5..], ["SMD", "p"]);
     assert_eq!(line_of(&all, "sex: f")[5..], ["", "-"]);
@@ -327,7 +329,7 @@ fn the_report_page_shows_days_as_dates_and_counts_the_closed_cells() {
     let file = opened_file(|_, _| {});
     let [days, dates] = [file.pages(&[]), file.pages(&["age"])].map(|pages| pages.to_string());
     assert!(!days.contains(" 1970"), "{days}");
-    // Ages as days since 1970-01-01: those of a number stay numbers.
+    // Shows the ages as if they were days since 1970-01-01. Other columns stay numbers.
     let mean = line_of(&file, "age, mean (SD)");
     let day = mean[2].split('.').next().unwrap().parse::<f64>().unwrap();
     assert!(day < 59.0 && dates.contains(" 1970 (") && dates.contains(" days)"), "{dates}");
@@ -359,7 +361,7 @@ fn a_file_without_groups_or_moments_is_refused_or_printed() {
 
 #[test]
 fn the_audit_finds_a_cell_that_is_left_alone() {
-    // A table of 2 x 2 with its margins: one small cell alone follows from its row.
+    // A table of 2 x 2 with its margins. If only one small cell is closed, it follows from its row.
     let equations = [
         Equation { total: 0, parts: vec![1, 2] },
         Equation { total: 0, parts: vec![3, 4] },
@@ -372,7 +374,7 @@ fn the_audit_finds_a_cell_that_is_left_alone() {
     passes[5] = false;
     assert_eq!(by_elimination(&passes, &equations), Some(5), "without secondary suppression");
     assert_eq!(determined(&passes, &equations), Some(5));
-    // The first step alone, one more cell of the row, still leaves both to their columns.
+    // If one more cell of the row is closed, both cells still follow from their columns.
     let mut half = passes.clone();
     half[6] = false;
     assert!(by_elimination(&half, &equations).is_some());
@@ -387,10 +389,11 @@ fn a_small_cell_takes_one_neighbour_and_tables_of_one_session_count_together() {
     let mut passes = vec![true; 5];
     passes[3] = false;
     assert_eq!(open(&passes, &passes, &equations).iter().filter(|open| !**open).count(), 2);
-    // The sum of two small cells is small, so a third closes.
+    // The sum of two small cells is small, so a third cell is closed.
     passes[4] = false;
     assert_eq!(open(&passes, &passes, &equations).iter().filter(|open| !**open).count(), 3);
-    // The same cells in a second table, whose closed cells must not give the first away.
+    // A second table has some of the same cells. Its open cells must not reveal the closed cells of the
+    // first.
     let two = [Equation { total: 0, parts: vec![1, 2, 3] }, Equation { total: 0, parts: vec![1, 4] }];
     let passes = [true, true, true, false, true];
     let opened = open(&passes, &passes, &two);
@@ -419,7 +422,7 @@ fn a_value_beyond_the_grid_and_an_unknown_level_are_errors_of_one_line() {
     assert!(error.starts_with("column \"arm\": a row has no level"), "{error}");
 }
 
-/// Two grouping columns, a table with one of them, and one without.
+/// Makes a session with two grouping columns, a cross table with one of them, and a cross table with neither.
 fn two_groups() -> SummarySpec {
     let pair = |rows: &str, columns: &str| CrossTable { rows: rows.into(), columns: columns.into() };
     let data = vec![pair("arm", "stage")];
@@ -455,7 +458,7 @@ proptest! {
         let pattern = pattern(&layout.rule(&spec, 2), &owners);
         let opened = layout.open(&pattern);
         audit(&opened.cells, &layout.equations(), &owners, &pattern.cells)?;
-        // A cell of stage and arm is the sum of those of stage, arm and sex.
+        // A cell of stage and arm is the sum of the cells of stage, arm and sex.
         let (both, crossed) = (&layout.tables[0], &layout.tables[3]);
         let parts: Vec<usize> = (3..6).map(|group| layout.two(both, 1, group)).collect();
         let equation = Equation { total: layout.two(crossed, 1, 1), parts };

@@ -1,14 +1,15 @@
-//! The task `tune` finds settings of FlyNN that suit the rows of all peers, without any peer showing its
-//! rows (spec, section "Task tune").
+//! The task `tune` finds settings of FlyNN that suit the rows of all peers. No peer reveals its rows (spec,
+//! section "Task tune").
 //!
-//! It is cross-validation over all peers' rows at once. Each peer splits its own rows into folds. The
-//! counts of every setting and fold, from the rows outside the fold, are one sealed sum. With the opened
-//! counts, each peer scores its own rows inside the folds, under all readouts. The numbers of correct
-//! predictions are the other sealed sum. Every trial has its own lifting matrix (paper, Appendix D).
+//! It is a cross-validation over the rows of all peers together. Each peer splits its own rows into folds. A
+//! first sealed sum has, for every setting and fold, the counts of the rows outside the fold. With the opened
+//! counts, each peer predicts its own rows inside the fold, with all readouts. A second sealed sum has the
+//! numbers of correct predictions. Every setting has its own lifting matrix in every fold (paper, Appendix
+//! D).
 //!
 //! Slots: the coin; `holders`; `moments` if a scaling needs global means (over all rows, including those
-//! inside the fold); `counts`, setting by setting and in each setting fold by fold; `scores`, the number
-//! of scored rows per class, then the number of correct predictions per setting, readout and class.
+//! inside the fold); `counts`, for each setting and in it for each fold; `scores`, the number of scored rows
+//! of each class, then the number of correct predictions of each setting, readout and class.
 
 pub(crate) mod spec;
 pub(crate) mod text;
@@ -49,7 +50,7 @@ pub struct Tune {
     data: Arc<Dataset>,
 }
 
-/// Rules of the task that follow from the session file alone.
+/// Plan of a session. It follows from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
@@ -136,7 +137,7 @@ pub enum TuneError {
     /// The rows do not fit the session.
     #[error("{0}")]
     Data(String),
-    /// Rows and counts do not fit.
+    /// Rows and counts do not match.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// The opened counts have another shape.
@@ -148,7 +149,7 @@ pub enum TuneError {
     /// The opened moments are invalid.
     #[error("the opened moments: {0}")]
     Moments(#[from] ScalingError),
-    /// An aggregate that is needed is not open.
+    /// An aggregate that is needed has not been opened.
     #[error("{0} opened vectors, too few for this")]
     Incomplete(usize),
     /// There are more correct predictions than rows.
@@ -179,13 +180,13 @@ impl Plan {
         Self { session, candidates, readouts: readouts(), folds: spec.folds.into() }
     }
 
-    /// Returns `None` if no setting needs a sum over all rows first, otherwise whether any setting needs
-    /// squares in it.
+    /// Returns `None` if no setting needs sums over all rows before it; otherwise, whether any setting also
+    /// needs sums of squares.
     fn needs_moments(&self) -> Option<bool> {
         self.candidates.iter().filter_map(|candidate| candidate.scaling.needs_moments()).max()
     }
 
-    /// Returns the sums over columns that are opened.
+    /// Returns which sums over the columns the session opens.
     fn opens_moments(&self) -> Option<ColumnSums> {
         self.session.data.opens_moments(self.needs_moments())
     }
@@ -222,7 +223,7 @@ impl Plan {
         slot.and_then(|slot| opened.get(slot)).ok_or(TuneError::Incomplete(opened.len()))
     }
 
-    /// Returns all trials, settings outermost.
+    /// Returns all trials: for each setting, those of all folds.
     fn trials<'a>(&'a self, splits: &'a [Split], opened: &[Bytes]) -> Result<Vec<Trial<'a>>, TuneError> {
         let coin = self.opened("coin", opened)?;
         let features = self.session.data.features as usize;
@@ -288,7 +289,7 @@ impl Plan {
         Ok(rows.chain(right).flat_map(|word| word.to_le_bytes()).collect())
     }
 
-    /// Computes the result of the opened vectors of the whole plan.
+    /// Computes the result from the opened vectors of the whole plan.
     pub fn outcome(&self, opened: &[Bytes]) -> Result<Outcome, TuneError> {
         let scores = self.opened("scores", opened)?;
         let words: Vec<_> = scores.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
@@ -303,7 +304,7 @@ impl Plan {
                 Some((candidate.clone(), self.readouts[at], tallies[at].clone()))
             })
             .collect();
-        // The sort is stable: of equally good settings, the first in the session file comes first.
+        // The sort is stable, so equally good settings stay in the order of the session file.
         ranked.sort_by(|a, b| b.2.score(Metric::Balanced).total_cmp(&a.2.score(Metric::Balanced)));
         let digest =
             tagged_hash("scores").chain_update(self.session.id().0).chain_update(scores).finalize().into();
@@ -312,7 +313,7 @@ impl Plan {
 }
 
 impl Tune {
-    /// Makes a peer with these rows, which may be none.
+    /// Makes a peer with these rows. There may be none.
     pub fn new(session: Session, spec: &TuneSpec, data: Arc<Dataset>) -> Result<Self, TuneError> {
         holders::fits(&session, &data).map_err(TuneError::Data)?;
         Ok(Self { plan: Plan::new(session, spec), data })

@@ -19,10 +19,10 @@ use crate::tasks::{ModelSpec, Size, Sizes};
 /// Parameters of the task `tune`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TuneSpec {
-    /// Setting that the others are compared with.
+    /// The model of the session, with which the other settings are compared.
     pub model: ModelSpec,
-    /// Number of folds of each peer's rows. Each fold is scored once with the counts of the others. 2
-    /// to 20. Default 3.
+    /// Number of folds of each peer's rows. Each fold is scored once with the counts of all other folds. 2 to
+    /// 20. Default 3.
     pub folds: u16,
     /// Settings in addition to that of `[data]` and `[flynn]`, 1 to 64. The counts of all settings in all
     /// folds take at most 1 GiB.
@@ -64,7 +64,7 @@ struct RawSetting {
     rho: Size,
 }
 
-/// Largest number of entries of the lifting matrix, m x s: 4 GiB.
+/// Largest number of entries of the lifting matrix, m x s. They take 4 GiB.
 const ENTRIES_LIMIT: u64 = 1 << 30;
 const FOLDS: Limit = Limit::new("tune.folds", 2, 20);
 const SETTINGS: Limit = Limit::new("the length of tune.setting", 1, 64);
@@ -97,7 +97,7 @@ impl RawSetting {
     }
 }
 
-/// Returns the error with the setting's number, from 1.
+/// Adds the setting's number, from 1, to an error.
 fn of_setting(error: SessionError, number: usize) -> SessionError {
     match error {
         SessionError::Value { field, value, limit } => {
@@ -132,7 +132,7 @@ impl Setting {
 }
 
 impl TuneSpec {
-    /// Reads the parameters from their sections, for rows described by `data`.
+    /// Reads the parameters from their sections of the session file. `data` describes the rows.
     pub(crate) fn read(
         sections: &mut Sections<'_>,
         data: &DataSpec,

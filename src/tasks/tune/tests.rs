@@ -37,7 +37,7 @@ fn spec(session: &Session) -> &TuneSpec {
     spec
 }
 
-/// Returns the sum of all peers' contributions to each slot, opened one after another.
+/// Opens one slot after another, each with the sum of all peers' contributions, and returns these sums.
 fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     let peers: Vec<_> = parts
         .iter()
@@ -58,8 +58,8 @@ fn federated(session: &Session, parts: &[Dataset]) -> Vec<Bytes> {
     opened
 }
 
-/// Returns the scores of every setting and readout from rows in one place. Each fold holds the rows that
-/// the peers put into it.
+/// Computes the scores of every setting and readout from the rows in one place. The folds are those of the
+/// peers.
 fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
     let rules = Plan::new(session.clone(), spec(session));
     let all = |pick: &dyn Fn(&Split) -> Vec<usize>, fold: usize| {
@@ -103,7 +103,7 @@ fn pooled(session: &Session, parts: &[Dataset]) -> Vec<Vec<Tally>> {
 fn parts(peers: usize, rows: usize, seed: u64) -> Vec<Dataset> {
     let data = digits();
     let mut picked = crate::data::split::stratified_sample(data.labels(), rows, &seed.to_le_bytes());
-    // Sorted by class, so that all peers have rows of every class.
+    // The rows are sorted by class before they are dealt, so that all peers get rows of every class.
     picked.sort_by_key(|&row| data.labels()[row]);
     let part = |peer| picked.iter().skip(peer).step_by(peers).copied().collect::<Vec<_>>();
     (0..peers).map(|peer| data.subset(&part(peer))).collect()

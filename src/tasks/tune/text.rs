@@ -6,10 +6,10 @@ use flyswarm_data::scaling::Scaling;
 use flyswarm_learn::tuning::Metric;
 use flyswarm_learn::tuning::candidate::Candidate;
 
-/// Returns every setting with its scores as comments, then the best setting's lines for a session file.
+/// Returns every setting with its scores as comments, then the lines of the best setting for a session file.
 pub(super) fn settings(outcome: &Outcome) -> String {
     let mut text =
-        "# Cross-validated over the rows of all peers; of each setting the best readout.\n".to_owned();
+        "# Cross-validated over the rows of all peers; each setting with its best readout.\n".to_owned();
     text += "# balanced accuracy  setting\n";
     for (candidate, readout, tally) in &outcome.ranked {
         let [balanced, accuracy] = Metric::ALL.map(|metric| tally.score(metric));

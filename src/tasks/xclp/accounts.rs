@@ -1,6 +1,7 @@
-//! Signed statements of the computing parties about a check that fails, or about rounds that do not come
-//! (spec, section 15e.2). Three of them name a pair that contains a deviating peer. Two that contradict
-//! each other name their author. A third party can check them.
+//! Signed statements of the computing members about a check that failed, or about a round that did not arrive
+//! (spec, section 15e.2). If all three members have made a statement about one subject, the statements name a
+//! pair of members. One of the two deviates. If two statements of one member contradict each other, they name
+//! this member. Everyone who has the statements can check this.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +11,19 @@ use crate::protocol::sum_id::SumId;
 use crate::session::Peer;
 use flyswarm_mpc::shares::accounts::{Account, Place, Progress, judge, judge_progress};
 
-/// Largest number of statements in a message: three parties about three subjects, and one that contradicts
-/// another.
+/// Largest number of statements in a message: three members about three subjects, and one statement that
+/// contradicts another.
 pub(crate) const MOST: usize = 10;
 
-/// Statement of a computing party.
+/// Statement of a computing member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
-    /// View and slot.
+    /// View and slot of the statement.
     pub sum: SumId,
-    /// Parties 0, 1 and 2.
+    /// The computing members with the numbers 0, 1 and 2.
     pub parties: [Peer; 3],
-    /// True if the author begins: it has found that something fails. A party begins at most once.
+    /// True if the author speaks first, because it has found a failure. Otherwise it answers. A computing
+    /// member speaks first at most once in a view.
     pub begins: bool,
     /// Subject and content.
     pub topic: Topic,
@@ -30,9 +32,9 @@ pub struct Statement {
 /// Subject and content of a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Topic {
-    /// A check fails at this place.
+    /// A check at this place has failed.
     Check(Place, Account),
-    /// The next round does not come.
+    /// The messages of the next round have not arrived.
     Rounds(Progress),
 }
 
@@ -45,7 +47,7 @@ impl Item for Statement {
 }
 
 impl Statement {
-    /// Returns the place of the check; `None` for rounds.
+    /// Returns the place of the check; `None` if the statement is about rounds.
     pub(crate) fn place(&self) -> Option<Place> {
         match &self.topic {
             Topic::Check(place, _) => Some(*place),
@@ -61,8 +63,9 @@ impl Statement {
     }
 }
 
-/// Returns the author of two statements of one view that an honest peer does not make both: different ones
-/// about one subject, or two beginnings. Also returns the author of a beginning in which nothing fails.
+/// Returns the author of two statements of one view if no honest peer makes both: two different statements
+/// about one subject, or two with which the author speaks first. Also returns the author if it speaks first
+/// in a statement that shows no failure.
 #[must_use]
 pub(crate) fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) -> Option<Peer> {
     let groundless = |signed: &Signed<Statement>| signed.item.begins && !signed.item.fails();
@@ -72,8 +75,8 @@ pub(crate) fn contradiction(one: &Signed<Statement>, other: &Signed<Statement>) 
     (view && one.author == other.author && (twice || groundless(one))).then_some(one.author)
 }
 
-/// Returns the pair that contains the deviating peer, by statements of one view about one subject, at
-/// most one of each party. `None` if some party has made none.
+/// Finds the pair that contains the deviating peer. The statements are of one view and about one subject,
+/// with at most one of each computing member. Returns `None` if a member has made none.
 #[must_use]
 pub(crate) fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> + Clone) -> Option<[Peer; 2]> {
     let parties = statements.clone().next()?.item.parties;
@@ -90,8 +93,8 @@ pub(crate) fn pair<'a>(statements: impl Iterator<Item = &'a Signed<Statement>> +
     found.map(|pair| pair.map(|number| parties[number]))
 }
 
-/// Returns the peers that evidence names: the deviating one, or a pair that contains it. `None` if it is
-/// not valid.
+/// Returns the peers that the evidence names: the deviating peer, or a pair that contains it. Returns `None`
+/// if the evidence is not valid.
 #[must_use]
 pub fn named(ctx: &Context, evidence: &[Signed<Statement>]) -> Option<Vec<Peer>> {
     let first = &evidence.first()?.item;

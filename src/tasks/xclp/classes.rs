@@ -1,9 +1,9 @@
-//! Classes with labels of too few owners (spec, section 15b): such a class counts as having no labels.
+//! A class for which too few owners have labels counts as having no labels (spec, section 15b).
 //!
-//! A class with one labelled row would show that row, because every score of the class shows how near the
-//! row is. So `rows` opens how many members have labels of each class. If fewer than
-//! `privacy.min_contributors` members have labels of a class, owners share no label of it. Each of these
-//! members has at least one label, so the number of labels is at least as large.
+//! If a class had only one labelled row, every score of the class would show how near this row is. So the
+//! slot `rows` opens how many members have labels of each class. If fewer than `privacy.min_contributors`
+//! members have labels of a class, owners share no labels of it. Otherwise there are at least as many labels
+//! as members that have some.
 
 use super::{Plan, ROWS, Xclp};
 use crate::session::Peer;
@@ -14,27 +14,27 @@ use crate::tasks::History;
 pub(crate) struct FewOwners {
     /// The class.
     pub class: u16,
-    /// Members that have labels of it, from the slot `rows`.
+    /// Number of members that have labels of the class, from the slot `rows`.
     pub have: usize,
-    /// Counted owners that are gone: each of them may have had labels of the class.
+    /// Number of counted owners that are gone. Each of them may be one of those with labels of the class.
     pub lost: usize,
 }
 
-/// Returns for each class 1 if there are labels of it, otherwise 0.
+/// Returns for each class 1 if these labels include the class, otherwise 0.
 pub(super) fn words(labels: &[Option<u16>], classes: usize) -> Vec<u32> {
     let has = |class: usize| labels.iter().flatten().any(|&label| usize::from(label) == class);
     (0..classes).map(|class| u32::from(has(class))).collect()
 }
 
-/// Returns the classes with fewer than `fewest` certain owners. `have`: number of owners with labels of each
-/// class; `lost`: number of counted owners that are gone.
+/// Returns the classes for which fewer than `fewest` owners certainly have labels. `have` is the number of
+/// owners with labels of each class, and `lost` the number of counted owners that are gone.
 fn few(have: impl Iterator<Item = u32>, lost: usize, fewest: usize) -> Vec<FewOwners> {
     let classes = (0u16..).zip(have).map(|(class, have)| FewOwners { class, have: have as usize, lost });
-    // At least 1, because an owner that has labels of the class is itself one of these owners.
+    // The number is at least 1: an owner that shares labels of the class is one of those that have some.
     classes.filter(|few| few.have.saturating_sub(few.lost).max(1) < fewest).collect()
 }
 
-/// Returns the same classes for the test vectors.
+/// Returns the classes that [`few`] finds, for the test vectors.
 #[cfg(feature = "internals")]
 pub fn without_labels(have: &[u32], lost: usize, fewest: usize) -> Vec<u16> {
     few(have.iter().copied(), lost, fewest).iter().map(|few| few.class).collect()
@@ -54,7 +54,7 @@ impl Plan {
         few(have, lost, fewest)
     }
 
-    /// Returns a line for each of these classes that has labels.
+    /// Returns a line for each of these classes for which any member has labels.
     pub(super) fn told_of(&self, few: &[FewOwners]) -> Vec<String> {
         let fewest = self.session.privacy.min_contributors;
         let line = |&FewOwners { class, have, lost }: &FewOwners| {
@@ -75,8 +75,8 @@ impl Plan {
 }
 
 impl Xclp {
-    /// Returns the classes that count as having no labels in the session of this history. Too few of the
-    /// owners whose rows were computed on have labels of these classes.
+    /// Returns the classes that count as having no labels in this session, because too few of the owners that
+    /// took part have labels of them.
     #[must_use]
     pub fn without_labels(&self, history: &History) -> Vec<u16> {
         self.few_owners(history).iter().map(|few| few.class).collect()

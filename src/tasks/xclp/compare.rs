@@ -1,4 +1,4 @@
-//! Accuracy of the labels of a run.
+//! Accuracy of the labels of a simulated session.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,8 @@ pub(super) fn worth(run: &Ended<'_>, failures: &mut Vec<String>) -> Worth {
     Worth { accuracy: spec.and_then(|spec| accuracy(run, spec, failures)), ..Worth::default() }
 }
 
-/// Returns the share of right labels among the rows without one, at the members of the last sum. Also
-/// compares all their labels, bit for bit, with the labels that the same rows give when they are in one
-/// place.
+/// Returns the share of right labels among the rows that had no label, for the members of the last sum. Also
+/// compares all labels of these members, bit for bit, with the labels that the same rows get in one place.
 fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Option<Accuracy> {
     let Ended { session, rows, finished, .. } = run;
     let (session, rows) = (*session, *rows);
@@ -30,7 +29,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     let history = run.first()?.1;
     let [.., computed, labelled] = history.values() else { return None };
     let members = &labelled.members;
-    // The moments come after the coin and the rows, if the plan has them.
+    // If the plan has moments, they are in slot 2.
     let moments = history.vectors().get(2).filter(|_| history.vectors().len() > 4).map(|bytes| &bytes[..]);
     let counted = &history.values().get(1)?.members;
     let here = computed.members.iter().copied().filter(|peer| counted.contains(peer));
@@ -52,8 +51,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     let (mut equal, mut hash) = (true, Sha256::new());
     for (peer, pooled) in owners.iter().zip(&pooled).filter(|(peer, _)| members.contains(peer)) {
         together.count(rows, *peer, pooled);
-        // A peer that was killed after the others had its part comes back to its own outcome, or has not
-        // come back yet.
+        // A peer that was killed after it had sent its input may not have come back, and then has no labels.
         let Some(said) = results.get(peer) else { continue };
         said.iter().for_each(|said| hash.update(said.label.unwrap_or(u16::MAX).to_le_bytes()));
         of_swarm.count(rows, *peer, said);
@@ -61,7 +59,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
         if let Some((one, other)) = differing.first() {
             equal = false;
             failures.push(format!(
-                "{peer} has other labels for {} rows than the rows in one place give, the first {one:?} for {other:?}",
+                "{peer} has other labels for {} rows than the computation in one place, the first {one:?} instead of {other:?}",
                 differing.len()
             ));
         }
@@ -78,7 +76,7 @@ fn accuracy(run: &Ended<'_>, spec: &XclpSpec, failures: &mut Vec<String>) -> Opt
     })
 }
 
-/// Number of rows without a label, and number of them that got the right label.
+/// Number of rows that had no label, and how many of them got the right label.
 #[derive(Default)]
 struct Share {
     right: usize,

@@ -1,4 +1,4 @@
-//! Computations that an exchange can carry out on shares, with this owner's input.
+//! The computations that an exchange can carry out on shares, each with this owner's input.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use flyswarm_mpc::shares::program::Outcome;
 pub(crate) enum Computation {
     /// Labels by XCLP.
     Labels(Labels),
-    /// Pooled cells of tables, and which of them pass.
+    /// Cells of tables over the rows of all members, and which of them pass.
     Cells(Cells),
 }
 
@@ -36,16 +36,16 @@ pub(crate) enum Computation {
 pub(crate) struct Labels {
     /// Plan of the computation.
     pub plan: Plan,
-    /// Way to make distances.
+    /// Method for making shares of distances.
     pub hamming: Hamming,
-    /// This peer's rows, as many as among the owners; `None` for a peer without rows.
+    /// This peer's rows; `None` for a peer without rows. Their number is that in the list of owners.
     pub rows: Option<Rows>,
 }
 
-/// Pooled cells of tables. Every member is an owner of one row, its words.
+/// Cells of tables over the rows of all members. Every member is an owner of one row: its words.
 #[derive(Clone)]
 pub(crate) struct Cells {
-    /// Conditions for a cell to pass.
+    /// Conditions that a cell must meet.
     pub rule: Arc<Rule>,
     /// This peer's words.
     pub words: Zeroizing<Vec<u64>>,
@@ -59,16 +59,16 @@ impl std::fmt::Debug for Cells {
     }
 }
 
-/// An owner's input, made ready.
+/// An owner's input after preparation.
 pub(super) enum Prepared {
-    /// Its parcels for parties 0, 1 and 2, and what it announces.
+    /// The owner's parcels for computing members 0, 1 and 2, and what it announces.
     Parcels([Bytes; 3], Announced),
-    /// Its codes and its commitment, if it makes parts of distances first.
+    /// The owner's codes and commitment, if it must first make shares of distances with other owners.
     Codes(Arc<Codes>, [u8; 32]),
 }
 
 impl Computation {
-    /// Returns the parameters of XCLP, if it is the computation.
+    /// Returns the parameters of XCLP, if this is the computation.
     pub(super) fn labels(&self) -> Option<&Labels> {
         match self {
             Self::Labels(labels) => Some(labels),
@@ -88,8 +88,8 @@ impl Computation {
         self.labels().is_none_or(|labels| labels.rows.is_some())
     }
 
-    /// Returns the work to make this owner's input ready: an estimate of additions and multiplications, and
-    /// the job. `None` without an input.
+    /// Returns the job that prepares this owner's input, with an estimate of its additions and
+    /// multiplications. Returns `None` if the peer has no input.
     pub(super) fn prepare(
         &self,
         (session, me, place): ([u8; 32], Peer, usize),
@@ -123,8 +123,8 @@ impl Computation {
         }
     }
 
-    /// Returns the number of words that an owner shares for a row: the bits of its code, its parts of the
-    /// distances to all points, or all its words.
+    /// Returns the number of words that an owner shares for each row. These are the bits of the row's code,
+    /// the owner's shares of the distances to all points, or (for cells) all its words.
     #[must_use]
     pub(super) fn width(&self) -> usize {
         match self {
@@ -134,7 +134,7 @@ impl Computation {
         }
     }
 
-    /// Returns the number of bytes of an owner's parcel for a party.
+    /// Returns the number of bytes of an owner's parcel for computing member `number`.
     #[must_use]
     pub(super) fn parcel_bytes(&self, rows: usize, place: usize, number: usize) -> usize {
         let (bytes, classes) = match self {
@@ -147,7 +147,8 @@ impl Computation {
         parcel_bytes(rows, bytes, classes, place, number)
     }
 
-    /// Returns a party's shares of the input of an owner of `rows` rows, or `None` if they are invalid.
+    /// Returns the shares that a computing member gets of the input of an owner with `rows` rows, or `None`
+    /// if they are invalid.
     pub(super) fn unpack(
         &self,
         parcel: &[u8],
@@ -171,7 +172,8 @@ impl Computation {
         rows as u64 * self.width() as u64
     }
 
-    /// Estimates the additions and multiplications of one round, of about 1,500 rounds for labels.
+    /// Estimates the additions and multiplications of one round. A computation of labels has about 1,500
+    /// rounds.
     pub(super) fn work_of_a_round(&self, owners: usize) -> u64 {
         match self {
             Self::Labels(Labels { plan, .. }) => {
@@ -186,17 +188,17 @@ impl Computation {
         }
     }
 
-    /// Returns a number of bytes that is more than any round of the program needs.
+    /// Returns a number of bytes that no round of the program exceeds.
     pub(super) fn round_limit(&self, owners: usize) -> usize {
         match self {
-            // A word of 64 bits for each pair of points, and a few hundred for each class or neighbour of a
-            // point.
+            // The limit is a word of 64 bits for each pair of points, and a few hundred words for each class
+            // or neighbour of a point.
             Self::Labels(Labels { plan, .. }) => round_limit(plan),
             Self::Cells(cells) => cells.rule.round_limit(owners),
         }
     }
 
-    /// Returns the program of a party.
+    /// Returns the program of a computing member.
     pub(super) fn program(
         &self,
         context: Context,
@@ -223,13 +225,13 @@ pub(crate) fn commitment_to_words(
     hash.finalize().into()
 }
 
-/// Returns the limit of a round of XCLP.
+/// Returns the limit for the bytes of a round of XCLP.
 pub(super) fn round_limit(plan: &Plan) -> usize {
     let points = plan.points().next_multiple_of(64);
     16 * points * points + 4096 * points * (plan.classes() + plan.k())
 }
 
-/// Converts parcels to the bytes that travel.
+/// Converts parcels to the bytes that are sent.
 pub(super) fn sealed(parcels: &[Zeroizing<Vec<u8>>; 3]) -> [Bytes; 3] {
     parcels.each_ref().map(|parcel| Bytes::copy_from_slice(parcel))
 }

@@ -1,16 +1,17 @@
-//! The first exchange (spec, section 15b). Owners share their input out to three computing parties, which
-//! compute to the end and keep their shares of the output. No output leaves them before the committee has
-//! decided whose rows were computed on.
+//! The first exchange (spec, section 15b). Owners send shares of their input to three computing members,
+//! which carry out the whole computation and keep their shares of the output. They send no output before the
+//! committee has decided whose rows were used.
 //!
 //! 1. Each candidate tells all peers which other candidates it no longer computes with ([`Body::Begin`]).
-//!    The computing parties follow from that ([`parties`]).
-//! 2. Each owner announces a commitment to its input to all peers. No peer sees anything of another owner's
+//!    This determines the computing members ([`parties`]).
+//! 2. Each owner announces a commitment to its input to all peers. No peer gets data about another owner's
 //!    input before it has all commitments.
 //! 3. If the session requires it, every two owners make shares of their distances ([`Pairs`]).
-//! 4. Owners announce hashes of their shares. When all owners have done so, they send each computing party
-//!    its shares of codes (or of distances) and labels, all made with fresh randomness.
-//! 5. The parties compare the announcements and run the rounds of the program ([`Party`]).
-//! 6. Every two of them compare the share of the output that both hold ([`agree`]).
+//! 4. Owners announce hashes of their shares. When all owners have done so, each owner sends each computing
+//!    member its shares of codes (or of distances) and of labels. All shares are made with fresh randomness.
+//! 5. The computing members compare the announcements that they got, and run the rounds of the program
+//!    ([`Party`]).
+//! 6. Every two computing members compare the share of the output that both hold ([`agree`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,47 +45,47 @@ mod messages;
 
 /// Result of a job.
 enum JobResult {
-    /// This owner's input, made ready.
+    /// This owner's input after preparation.
     Input(Prepared),
     /// A step of the exchange with another owner.
     Pair(Stepped),
-    /// Inputs of all owners, or the owner whose input is invalid.
+    /// The unpacked inputs of all owners, or the owner whose input is invalid.
     Unpacked(Result<Vec<Inputs>, Peer>),
     /// The program waits for a round, or has ended.
     Turn(Turn),
 }
 
-/// One peer's part in the first exchange.
+/// The machine of one peer in the first exchange.
 pub(crate) struct Compute {
     setup: Setup,
     watch: Watch,
     outgoing: Outgoing,
     begun: BTreeMap<Peer, Vec<Peer>>,
     trio: Option<[Peer; 3]>,
-    /// For an owner that makes parts of distances: the exchanges, until it has the parts.
+    /// For an owner that makes shares of distances: its exchanges with other owners, until it has all shares.
     pairs: Option<Pairs>,
-    /// For an owner: its parcels until they are sent, and whether they are sent.
+    /// For an owner: its parcels until they are sent.
     parcels: Option<[Bytes; 3]>,
     sent: bool,
-    /// Announcements of the owners: commitments, and hashes of shares.
+    /// Announcements of the owners: first commitments, then hashes of shares.
     commitments: BTreeMap<Peer, [u8; 32]>,
     copies: BTreeMap<Peer, [[u8; 32]; 3]>,
     incoming: BTreeMap<Peer, Incoming>,
     inputs: BTreeMap<Peer, Vec<u8>>,
-    /// For a party: the digest of the commitments that came with the inputs.
+    /// For a computing member: the digest of the commitments of all owners.
     digest: [u8; 32],
-    /// Parts that came before the computing parties were known, or before the program ran.
+    /// Parts of vectors that came before the computing members were known, or before the program was running.
     early: Vec<(Peer, What, bool, Bytes)>,
     party: Option<Party>,
     sealed: Option<Sealed>,
-    /// Hashes of shares of the output, as the other parties hold them.
+    /// Hashes that the other computing members sent of their shares of the output.
     held: BTreeMap<Peer, [u8; 32]>,
-    /// A party that must show which owner has announced something else to it, and the number of heartbeats
-    /// for which this peer has waited for it.
+    /// A computing member that claims that an owner has announced something else to it and must prove this,
+    /// and the number of heartbeats for which this peer has waited for the proof.
     alone: Option<(Peer, u64)>,
-    /// Statements of parties about a failure.
+    /// Statements of computing members about a failure.
     statements: accounts::Statements,
-    /// This peer has done its part, or has ended the view.
+    /// True if this peer has nothing more to do, or has ended the view.
     over: bool,
     failed: bool,
 }
@@ -96,7 +97,7 @@ impl std::fmt::Debug for Compute {
 }
 
 impl Compute {
-    /// Creates a part that has not started.
+    /// Creates the machine, which has not started.
     #[must_use]
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
@@ -137,7 +138,7 @@ impl Compute {
         self.setup.owners.iter().map(|(peer, _)| *peer).chain(here.copied()).collect()
     }
 
-    /// Returns this peer's number among the parties.
+    /// Returns this peer's number among the computing members.
     fn number(&self) -> Option<usize> {
         self.trio?.iter().position(|peer| *peer == self.me())
     }
@@ -156,20 +157,20 @@ impl Compute {
         self.begin_if_all_are_here(step);
     }
 
-    /// Returns this owner's place, the seeds of its shares and their salt.
+    /// Returns this owner's place, and the two seeds and the salt of its shares.
     fn sharing(&self) -> (usize, [Zeroizing<[u8; 32]>; 3]) {
         let place = self.setup.owners.iter().position(|(peer, _)| *peer == self.me()).unwrap_or(0);
         (place, ["one", "two", "salt"].map(|number| derive(&*self.setup.seed, "input", number.as_bytes())))
     }
 
-    /// Continues with the pairs of owners. After the last pair the parcels are made.
+    /// Continues the exchanges with other owners. After the last of them, makes the parcels.
     fn pair_up(&mut self, step: &mut Step<Vocabulary>) {
         let ready = self.trio.is_some() && self.commitments.len() == self.setup.owners.len() && !self.over;
         let Some(pairs) = self.pairs.as_mut().filter(|_| ready) else { return };
         if let Some((peer, credits)) = pairs.credits() {
             (0..credits).for_each(|_| tell([peer], &Body::Credit, step));
         }
-        // Messages to a peer wait for credits: until then no more are made for that peer.
+        // If messages to this peer wait for credits, no more are made for it.
         if pairs.other().is_some_and(|peer| self.outgoing.is_waiting(peer)) {
             return;
         }
@@ -191,7 +192,7 @@ impl Compute {
         }
     }
 
-    /// Starts a job that is done once.
+    /// Starts a job that may take long.
     fn job(
         &mut self,
         work: u64,
@@ -217,13 +218,13 @@ impl Compute {
         self.watch.compute(job, step);
     }
 
-    /// Returns whether one of two candidates computes no more with the other, by their announcements so far.
+    /// Returns whether one of these two candidates has announced that it no longer computes with the other.
     fn apart(&self, x: Peer, y: Peer) -> bool {
         let says = |x, y| self.begun.get(x).is_some_and(|out| out.contains(y));
         says(&x, &y) || says(&y, &x)
     }
 
-    /// Fixes the computing parties when all peers have begun.
+    /// Determines the computing members when the announcements of all candidates are here.
     fn begin_if_all_are_here(&mut self, step: &mut Step<Vocabulary>) {
         let participants = self.participants();
         if self.trio.is_some() || self.begun.len() < participants.len() {
@@ -235,17 +236,17 @@ impl Compute {
             self.share_out(step);
             self.catch_up(step);
         } else if let Some(other) = self.kept_apart(self.me()) {
-            // The others wait until these two have ended the view because of each other.
+            // Only candidates that are apart from each other end the view. The other peers wait for this.
             self.fail(Reason::Disagreement, Some(other), step);
         }
     }
 
-    /// Returns a candidate in the view that this one is apart from.
+    /// Returns a candidate in the view that is kept apart from this one, if there is one.
     fn kept_apart(&self, peer: Peer) -> Option<Peer> {
         self.begun.keys().copied().find(|&other| self.apart(peer, other))
     }
 
-    /// Takes the parts that came early.
+    /// Handles the parts of vectors that came early.
     fn catch_up(&mut self, step: &mut Step<Vocabulary>) {
         for (from, what, last, data) in std::mem::take(&mut self.early) {
             if let Err(fault) = self.part(from, what, last, data, step) {
@@ -254,7 +255,7 @@ impl Compute {
         }
     }
 
-    /// Announces a commitment or hashes of this owner.
+    /// Announces this owner's commitment or hashes to all peers.
     fn announce(&mut self, body: Body, step: &mut Step<Vocabulary>) {
         tell(self.peers(), &body, step);
         match body {
@@ -264,8 +265,8 @@ impl Compute {
         }
     }
 
-    /// Sends the parcels when three things are known: the parcels, the parties that get them, and the
-    /// announcements of all owners.
+    /// Sends the parcels, when they are made and this owner knows the computing members and the announcements
+    /// of all owners.
     fn share_out(&mut self, step: &mut Step<Vocabulary>) {
         let Some(trio) = self.trio.filter(|_| self.copies.len() == self.setup.owners.len()) else { return };
         let Some(parcels) = self.parcels.take() else { return };
@@ -280,7 +281,7 @@ impl Compute {
         self.compute_if_all_is_here(step);
     }
 
-    /// Starts the program when a party has the shares of all owners.
+    /// Starts the program when this computing member has the shares of all owners.
     pub(super) fn compute_if_all_is_here(&mut self, step: &mut Step<Vocabulary>) {
         let Some(number) = self.number().filter(|_| self.party.is_none()) else { return };
         if self.inputs.len() < self.setup.owners.len() || self.copies.len() < self.setup.owners.len() {
@@ -357,7 +358,8 @@ impl Compute {
         }
     }
 
-    /// Returns the keys of a party in this view only. Key i is shared by parties i and i - 1.
+    /// Returns the keys of a computing member, which are valid only in this view. Members i and i - 1 share
+    /// key i.
     fn party_keys(&self, number: usize, trio: &[Peer; 3]) -> Keys {
         let SumId { ballot, slot } = self.setup.sum;
         let attempt = [&ballot.to_bytes()[..], &slot.to_le_bytes()].concat();
@@ -369,7 +371,7 @@ impl Compute {
         Keys::new(key(number + 2), key(number + 1), &[&self.setup.ctx.id.0[..], &attempt].concat())
     }
 
-    /// Carries out the actions of the party's machine.
+    /// Carries out the actions that the machine [`Party`] returned.
     fn carry_out(&mut self, done: Step<Party>, step: &mut Step<Vocabulary>) {
         for action in done.0 {
             match action {
@@ -395,7 +397,8 @@ impl Compute {
                 Action::Output(Outcome::Alone(side)) => {
                     self.alone = self.party_at(side).map(|peer| (peer, 0));
                 }
-                // Without proofs no peer knows which party deviates: this peer sets a mark and blames none.
+                // Without proofs, this peer cannot know which computing member deviates. It blames no peer,
+                // but no longer computes with the one on this side.
                 Action::Output(Outcome::Doubt(side)) => {
                     self.fail(Reason::Disagreement, self.party_at(side), step);
                 }
@@ -408,7 +411,7 @@ impl Compute {
         }
     }
 
-    /// Returns the party before this one or after it.
+    /// Returns the computing member before this one or after it.
     fn party_at(&self, side: Side) -> Option<Peer> {
         let step = if side == Side::Before { 2 } else { 1 };
         Some(self.trio?[(self.number()? + step) % 3])
@@ -429,8 +432,8 @@ impl Compute {
         step.output(Output::Failed(reason, peer));
     }
 
-    /// If this peer is a computing party and loses another one while it computes, it computes no more with
-    /// that party.
+    /// If this peer loses another computing member while both compute, it no longer computes with that
+    /// member.
     fn lost(&self, peer: Option<Peer>) {
         let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.me(); 3]);
         if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.me()) {
@@ -438,8 +441,8 @@ impl Compute {
         }
     }
 
-    /// Returns whether this peer still needs something from a peer. For other peers the view itself decides
-    /// whether it must end.
+    /// Returns whether this peer still needs something from `peer`. If it does not and `peer` is lost, the
+    /// exchange continues.
     fn needs(&self, peer: Peer) -> bool {
         let Some(trio) = self.trio else { return self.participants().contains(&peer) };
         let owner = self.is_owner(peer).is_ok();
@@ -467,7 +470,7 @@ impl Compute {
         step.output(Output::Finished(computed.to_bytes()));
     }
 
-    /// Returns the peer that this one waits for, and the stage.
+    /// Returns the peer that this one waits for, and the stage of the exchange.
     fn waits(&self) -> Option<(u32, Peer)> {
         if self.trio.is_none() {
             let others = self.participants();
@@ -524,7 +527,7 @@ impl Exchange for Compute {
         match input {
             Input::PeerLost(peer) if self.over => self.lost(Some(peer)),
             Input::Done(_) if self.over => self.watch.computed(now),
-            // Statements of parties also concern a peer that has done its part.
+            // A peer that has nothing more to do still handles statements of computing members.
             Input::Message { from, message } if self.over && !self.failed => {
                 if let Ok((Body::Statements(statements), _)) = read(message)
                     && let Err(fault) = self.hear_statements(statements, &mut step)
@@ -551,7 +554,8 @@ impl Exchange for Compute {
             }
             Input::Timer(_) => {
                 let (mut given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
-                // The signs of life of that party do not count, because it does not wait for any peer.
+                // Signs of life of this computing member are ignored, because it does not have to wait for
+                // any peer before it answers.
                 if let Some((peer, ticks)) = &mut self.alone {
                     *ticks += 1;
                     given_up =
@@ -561,7 +565,8 @@ impl Exchange for Compute {
                 let awaited = self.party.as_ref().and_then(Party::waits);
                 let stopped = self.alone.is_none() && !self.watch.is_moving(now);
                 if given_up.is_some() && given_up == awaited && stopped {
-                    // The awaited party may wait for the third one itself.
+                    // The awaited computing member may itself be waiting for the third one. So this one signs
+                    // a statement.
                     self.begin_statements(None, &mut step);
                 } else if let Some(peer) = given_up {
                     self.fail(Reason::Stalled, Some(peer), &mut step);

@@ -1,5 +1,5 @@
-//! Result of the first exchange for a peer: its shares of the output if it is a computing party, and
-//! commitments to the input (spec, section 15b).
+//! Result of the first exchange for a peer: its shares of the output if it is a computing member, and
+//! commitments to the inputs (spec, section 15b).
 
 use bytes::Bytes;
 use sha2::Digest;
@@ -38,11 +38,12 @@ pub(crate) fn inputs_digest(commitments: impl IntoIterator<Item = (Peer, [u8; 32
 /// Result of the exchange for a peer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Computed {
-    /// For a party: its number from 0 on, and its shares of the output.
+    /// For a computing member: its number, from 0, and its shares of the output.
     pub party: Option<(u8, Vec<u8>)>,
-    /// The commitment to its input; zeros for a peer without rows.
+    /// The peer's commitment to its input; zeros for a peer without rows.
     pub commitment: [u8; 32],
-    /// For a party: [`inputs_digest`] of the commitments that owners announced to it; otherwise zeros.
+    /// For a computing member: [`inputs_digest`] of the commitments that owners announced to it; otherwise
+    /// zeros.
     pub inputs: [u8; 32],
 }
 
@@ -53,8 +54,8 @@ impl std::fmt::Debug for Computed {
 }
 
 impl Computed {
-    /// Encodes it for storage: the party's number plus one or 0, the commitment, the digest of all, the
-    /// shares.
+    /// Encodes the result for storage: the number plus one (0 if the peer did not compute), the commitment,
+    /// the digest of all commitments, and the shares.
     #[must_use]
     pub(crate) fn to_bytes(&self) -> Bytes {
         let (number, shares) = self.party.as_ref().map_or((0, &[][..]), |(n, shares)| (n + 1, shares));

@@ -1,7 +1,7 @@
-//! The second exchange (spec, section 15b). When the committee has decided whose rows were computed on,
-//! the computing parties send each owner their shares of its output. Each share comes from both parties that
-//! hold it, from one of them as a hash. An owner uses no shares if two copies of one differ. The same shares
-//! may be sent again in a later view, because their sum never changes.
+//! The second exchange (spec, section 15b). When the committee has decided whose rows were used, the
+//! computing members send each owner the shares of its output. Both members that hold a share send it, one of
+//! them as a hash. If two copies of a share differ, the owner uses none of the shares. The same shares may be
+//! sent again in a later view, because the result does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,22 +18,22 @@ use crate::tasks::exchange::{Content, Exchange, Output, Roles, Vocabulary};
 use crate::tasks::xclp::shares::output::{Sealed, unseal};
 use flyswarm_mpc::propagation::integer::reference;
 
-/// The constants of one peer's part.
+/// The constants of one peer's machine.
 #[derive(Debug)]
 pub(crate) struct Setup {
     /// This peer.
     pub me: Peer,
-    /// Owners whose rows were computed on, with their numbers of rows, in the order of their places.
+    /// Owners whose rows were used, with their numbers of rows, in the order of their places.
     pub owners: Vec<(Peer, usize)>,
     /// The view's members.
     pub members: Vec<Peer>,
-    /// The computing parties that are members, by their numbers.
+    /// The computing members that are members of the view, at their numbers.
     pub senders: Senders,
     /// Shares that this peer holds, if it is one of the senders.
     pub sealed: Option<Sealed>,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
-    /// Two parties whose copies of a share differed at this peer.
+    /// Two computing members that sent this peer different copies of a share.
     pub differing: Differing,
     /// Longest silence of a peer that this one waits for, in milliseconds.
     pub patience_ms: u64,
@@ -41,13 +41,14 @@ pub(crate) struct Setup {
     pub longest_ms: u64,
 }
 
-/// Computing parties that send, by their numbers; at least two of them are present.
+/// For each computing member, by its number, the peer if it sends shares. At least two of them do.
 pub(crate) type Senders = [Option<Peer>; 3];
 
-/// Two parties whose copies of a share of this peer's output differed. It outlives a view.
+/// Two computing members that sent this peer different copies of a share of its output. The value is kept for
+/// later views.
 pub(crate) type Differing = Arc<Mutex<Option<[Peer; 2]>>>;
 
-/// Returns the computing parties in `members`, if there are at least two.
+/// Returns the computing members that are in `members`, if there are at least two.
 #[must_use]
 pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<Senders> {
     let here = trio.map(|peer| members.contains(&peer).then_some(peer));
@@ -57,14 +58,14 @@ pub(crate) fn senders(trio: &[Peer; 3], members: &[Peer]) -> Option<Senders> {
 /// Result of the exchange for an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Delivered {
-    /// Its output; true if each share came from both parties that hold it.
+    /// The owner's output, and whether each share came from both computing members that hold it.
     Output(reference::Output, bool),
-    /// No output: these two parties sent different copies of a share.
+    /// The owner has no output, because these two computing members sent different copies of a share.
     Differing([Peer; 2]),
 }
 
-/// Encodes an owner's output for storage: 1, or 2 if not every share was compared; then for each row LE16 of
-/// the label (65535 for no label) and the coarse scores.
+/// Encodes an owner's output for storage. The first byte is 1, or 2 if not every share was compared. Then
+/// each row has its label as LE16 (65535 for no label) and its coarse scores.
 #[must_use]
 pub fn to_bytes(output: &reference::Output, compared: bool, classes: usize) -> Bytes {
     let rows = output.labels.iter().zip(output.coarse.chunks(classes.max(1)));
@@ -75,7 +76,8 @@ pub fn to_bytes(output: &reference::Output, compared: bool, classes: usize) -> B
 }
 
 impl Delivered {
-    /// Encodes it for storage: as [`to_bytes`] does, or 3 and LE16 of both parties.
+    /// Encodes the result for storage: an output as in [`to_bytes`]; two differing members as 3 and LE16 of
+    /// both.
     #[must_use]
     pub(crate) fn to_bytes(&self, classes: usize) -> Bytes {
         match self {
@@ -118,8 +120,8 @@ impl Delivered {
     }
 }
 
-/// Returns the parcel of a party for the owner of these points: its own share, then the next share, as a
-/// hash if that one comes `twice`.
+/// Returns the parcel of a computing member for the owner of these points: its own share, then the next
+/// share. If the next share also comes from another member (`twice`), only its hash is in the parcel.
 #[must_use]
 pub fn parcel(sealed: &Sealed, points: std::ops::Range<usize>, classes: usize, twice: bool) -> Vec<u8> {
     let range = points.start * (classes + 2)..points.end * (classes + 2);
@@ -128,20 +130,20 @@ pub fn parcel(sealed: &Sealed, points: std::ops::Range<usize>, classes: usize, t
     [&sealed.own[range], if twice { &hashed } else { next }].concat()
 }
 
-/// One peer's part in the second exchange.
+/// The machine of one peer in the second exchange.
 #[derive(Debug)]
 pub(crate) struct Deliver {
     setup: Setup,
     watch: Watch,
     outgoing: Outgoing,
     incoming: BTreeMap<Peer, Incoming>,
-    /// Bytes that came from each party.
+    /// Bytes that came from each computing member.
     shares: BTreeMap<Peer, Vec<u8>>,
     over: bool,
 }
 
 impl Deliver {
-    /// Creates a part that has not started.
+    /// Creates the machine, which has not started.
     #[must_use]
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
@@ -175,17 +177,17 @@ impl Deliver {
         self.setup.owners.iter().find(|(peer, _)| *peer == self.setup.me).map(|(_, rows)| *rows)
     }
 
-    /// Returns the number of a party that sends.
+    /// Returns the number of a computing member, if it sends shares.
     fn number(&self, peer: Peer) -> Option<usize> {
         self.setup.senders.iter().position(|sender| *sender == Some(peer))
     }
 
-    /// Returns whether the second share of a party also comes from the next party.
+    /// Returns whether the second share of a computing member also comes from the next one.
     fn twice(&self, number: usize) -> bool {
         self.setup.senders[(number + 1) % 3].is_some()
     }
 
-    /// Returns the number of bytes that a party sends this owner of `rows` rows.
+    /// Returns the number of bytes that a computing member sends this owner of `rows` rows.
     fn length(&self, number: usize, rows: usize) -> usize {
         let share = rows * (self.setup.classes + 2);
         share + if self.twice(number) { 32 } else { share }
@@ -251,14 +253,14 @@ impl Deliver {
         step.output(Output::Finished(result));
     }
 
-    /// Returns the result after copies have differed. It has no output, because the party that is left in a
-    /// later view may be the deviating one.
+    /// Returns the result if copies have differed, even in an earlier view. It has no output, because only
+    /// the deviating member may be left in a later view.
     fn differing(&self) -> Option<Option<Delivered>> {
         let pair = *self.setup.differing.lock().unwrap_or_else(PoisonError::into_inner);
         pair.map(|pair| Some(Delivered::Differing(pair)))
     }
 
-    /// Returns the result of this owner once all shares are there; `Some(None)` if they are not a valid
+    /// Returns the result of this owner when all shares have arrived; `Some(None)` if they are not a valid
     /// output.
     fn delivered(&self, rows: usize) -> Option<Option<Delivered>> {
         if self.missing().is_some() {
@@ -285,13 +287,13 @@ impl Deliver {
         Some(output.map(|output| Delivered::Output(output, compared)))
     }
 
-    /// Returns a party whose shares an owner still waits for.
+    /// Returns a computing member whose shares this owner waits for.
     fn missing(&self) -> Option<Peer> {
         self.own_rows()?;
         self.setup.senders.into_iter().flatten().find(|sender| !self.shares.contains_key(sender))
     }
 
-    /// Returns whether something is still to come from a peer, or a part for that peer still waits.
+    /// Returns whether this owner waits for the shares of `peer`, or data for `peer` has not been sent.
     fn needs(&self, peer: Peer) -> bool {
         let owes = self.own_rows().is_some() && !self.shares.contains_key(&peer);
         self.outgoing.is_waiting(peer) || owes && self.number(peer).is_some()

@@ -6,20 +6,20 @@
 pub mod ot;
 pub mod phe;
 
-/// Turns rows into columns.
+/// Transposes a matrix.
 #[must_use]
 pub fn transposed(matrix: &[u16], columns: usize) -> Vec<u16> {
     let rows = matrix.len() / columns.max(1);
     (0..columns).flat_map(|column| (0..rows).map(move |row| matrix[row * columns + column])).collect()
 }
 
-/// Encodes words as they travel, little-endian.
+/// Encodes words as bytes, little-endian.
 #[must_use]
 pub fn to_bytes(words: &[u16]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Counts the ones of a code, at most 16,384.
+/// Counts the ones of a code. There are at most 16,384.
 fn ones(code: &[u64]) -> u16 {
     code.iter().map(|word| word.count_ones() as u16).sum()
 }

@@ -1,7 +1,7 @@
-//! Labels that a peer keeps back, to see how well the session finds them.
+//! A peer may keep some of its labels back, to see how well the session finds them.
 //!
-//! Other peers see such a row as one without a label. The result stays with the peer: a table of right and
-//! wrong labels summed over two owners would show each of them the other's table.
+//! For the session, such a row has no label. Only this peer gets the result. If tables of right and wrong
+//! labels were summed over two owners, each of them could compute the other's table.
 
 use flyswarm_learn::model::comparison::Whose;
 use flyswarm_learn::model::figures::Sums;
@@ -16,15 +16,15 @@ use crate::tasks::common::evaluation::NEIGHBOURS;
 use crate::tasks::{History, Rows};
 use flyswarm_data::scaling::Scaler;
 
-/// Largest number of rows of a peer that keeps labels back: it propagates labels over its rows alone, which
-/// takes 10 bytes for each pair.
+/// Largest number of rows of a peer that keeps labels back: the peer also propagates labels over its own rows
+/// alone, which takes 10 bytes for each pair of rows.
 const MOST: usize = 4000;
 
-/// Takes `percent` of the labels out of `rows` by a hash with `key`, but never all labels of a class.
-/// Returns the labels as they were.
+/// Removes `percent` of the labels from `rows`, but never all labels of a class. A hash with `key` selects
+/// them. Returns all labels as they were before.
 ///
 /// # Errors
-/// If there is no label to take out, or if there are more rows than can be compared.
+/// If no label can be removed, or if there are more rows than can be compared.
 pub(crate) fn hold_out(
     rows: &mut Rows,
     classes: &[String],
@@ -63,18 +63,18 @@ fn labelled(
 }
 
 impl Xclp {
-    /// Returns this task for a peer that knows these labels and gives the session only some of them.
+    /// Returns this task for a peer that knows the labels `known`, but gives the session only some of them.
     pub(crate) fn knowing(self, known: Vec<Option<u16>>) -> Self {
         Self { known, ..self }
     }
 
-    /// Returns the label of a row that this peer knows, even if the session was not given it.
+    /// Returns the label that this peer knows for a row, even if the session did not get it.
     fn known(&self, row: usize) -> Option<u16> {
         self.labels[row].or(self.known.get(row).copied().flatten())
     }
 
-    /// Returns the labels of all rows, and all labels that the peer knows. A row whose label was kept back
-    /// has that label.
+    /// Returns the labels of all rows, in which the labels that were kept back replace the found ones. Also
+    /// returns all labels that the peer knows.
     pub(super) fn with_known(&self, said: &[RowLabel]) -> (Vec<RowLabel>, Vec<Option<u16>>) {
         let known: Vec<_> = (0..said.len()).map(|row| self.known(row)).collect();
         let rows = said.iter().zip(&known).zip(self.labels.iter());
@@ -88,8 +88,8 @@ impl Xclp {
     }
 
     /// Compares three ways to find the labels that were kept back: the session, propagation over this peer's
-    /// rows alone, and the nearest of its rows whose labels it gave. If no label reaches a row, the nearest
-    /// rows decide.
+    /// rows alone, and the nearest of the rows whose labels it gave. If no label reaches a row by
+    /// propagation, the nearest rows decide.
     pub(super) fn compared(
         &self,
         said: &[RowLabel],
@@ -118,7 +118,7 @@ impl Xclp {
         Ok(Some(Evaluation::of(rows.labels(), sums, [&by_swarm, &by_alone, &near])))
     }
 
-    /// Returns the figures for the report, a line for the user, and the notes that go with them.
+    /// Returns the figures for the report, a line for the user, and notes for both.
     pub(super) fn told(&self, found: &Evaluation) -> Option<(Value, String, Vec<String>)> {
         let own = found.compared(self.classes(), None)?;
         let line = own.headline(&format!("{} labels kept back", own.swarm.rows));

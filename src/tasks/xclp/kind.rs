@@ -1,4 +1,5 @@
-//! Entry of the task in the registry: how a session file describes the task, and how a peer makes its part.
+//! Entry of the task in the registry: how a session file describes the task, and how the task of a peer is
+//! made.
 
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ pub(crate) fn built_in(session: &Session, spec: XclpSpec) -> BuiltIn {
     }
 }
 
-/// Takes labels out of the rows. After that only this peer knows them.
+/// Removes the labels that the peer keeps back from the rows that the session gets.
 fn build_own(session: &Session, wishes: OwnWishes<'_>, rows: &mut Rows) -> Result<Option<Build>, String> {
     let (Some(percent), Some(spec)) = (wishes.hold_out, session.task.get::<XclpSpec>()) else {
         return wishes.refuse(session);
@@ -88,7 +89,7 @@ fn build_own(session: &Session, wishes: OwnWishes<'_>, rows: &mut Rows) -> Resul
     Ok(Some(build(spec.clone(), known)))
 }
 
-/// Makes a peer's task; `known` has all labels that the peer knows, if it keeps some of them back.
+/// Makes a peer's task. If the peer keeps labels back, `known` has all its labels; otherwise it is empty.
 fn build(spec: XclpSpec, known: Vec<Option<u16>>) -> Build {
     Box::new(move |session, me, rows, secret| {
         let task = Xclp::new(session, spec.clone(), me, rows.data, rows.labels, secret)?;

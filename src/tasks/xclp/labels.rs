@@ -1,4 +1,4 @@
-//! Result for a peer's own rows: labels, the file of them, and the labels that a correct run must give.
+//! The labels of a peer's own rows, the file with them, and the labels that a correct session must give.
 
 use super::Xclp;
 use crate::data::Dataset;
@@ -10,17 +10,17 @@ use flyswarm_mpc::propagation::integer::{self, COARSE_BITS};
 /// The label of a row after propagation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RowLabel {
-    /// Label of the row: the given one, or otherwise the class of the largest score; `None` if no label
-    /// reaches the row.
+    /// Label of the row. This is the given label or, if there is none, the class with the largest score.
+    /// `None` if no label reaches the row.
     pub label: Option<u16>,
-    /// Part of that class in all scores of the row, a multiple of 2^-6.
+    /// Share of this class in the sum of the row's scores, a multiple of 2^-6.
     pub confidence: f64,
-    /// True if the class of the largest score differs from the label that was given with the row.
+    /// True if the row has a given label and another class has the largest score.
     pub disputed: bool,
 }
 
 impl Xclp {
-    /// Returns the label of each row, in the order of the file. Labels that were given stay.
+    /// Returns the label of each row, in the order of the file. Given labels are not changed.
     #[must_use]
     pub fn said(&self, output: &reference::Output) -> Vec<RowLabel> {
         let classes = self.plan.classes();
@@ -34,11 +34,11 @@ impl Xclp {
         .collect()
     }
 
-    /// Returns the labels of the rows of some peers (ascending) when their rows are in one place. The
-    /// session must arrive at the same labels, bit for bit. `moments` are those that the session opened, if
-    /// its scaling has any, because they may be of more rows than these; otherwise the moments of these rows
-    /// are used. Labels of the classes `without` count for nothing ([`Self::without_labels`]). Also returns
-    /// the number of edges of their graph.
+    /// Computes the labels of some peers' rows (peers in ascending order) in one place. The session must
+    /// arrive at the same labels, bit for bit. `moments` are those that the session opened; they may come
+    /// from more rows than these. If there are none, the moments of these rows are used. Labels of the
+    /// classes `without` are ignored ([`Self::without_labels`]). Also returns the number of edges of the
+    /// graph.
     pub fn pooled(
         tasks: &[&Self],
         planes: &[u8; 32],
@@ -76,9 +76,9 @@ impl Xclp {
     }
 }
 
-/// Writes a line for each row, in the order of the file: label and confidence; place in the data file from
-/// 1; its source (`given`, `inferred`, or `none` if no label reached it); and whether a given label is
-/// disputed.
+/// Writes a line for each row, in the order of the file. It has the label, the confidence, the position in
+/// the data file (from 1), the source of the label (`given`, `inferred`, or `none` if no label reached the
+/// row), and whether a given label is disputed.
 pub(super) fn labels_text(said: &[RowLabel], known: &[Option<u16>], classes: &[String]) -> String {
     let mut out = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail, and names of classes are valid text.

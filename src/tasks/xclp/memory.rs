@@ -1,4 +1,4 @@
-//! Memory of a computing party, and refusal of sessions and peers that have too little.
+//! Memory of a computing member. Sessions that need too much and peers that have too little are refused.
 
 use flyswarm_mpc::shares::program;
 
@@ -8,12 +8,13 @@ use crate::tasks::XclpSpec;
 use super::MOST_POINTS;
 use super::spec::Cheaters;
 
-/// Memory of a process that does not compute (measured: 80 MB), and of the caches of its threads.
+/// Memory of a process that does not compute (measured: 80 MB), including the caches of its threads.
 const PROCESS: u64 = 112_000_000;
 const MEGABYTE: u64 = 1_000_000;
 
-/// Returns the largest number of bytes that a computing party takes: its data, and three tenths more for the
-/// allocator and for messages on their way (`lab/scripts/bench-xclp.py` lists the memory of real processes).
+/// Returns the largest number of bytes that a computing member needs. This is the size of its data, and three
+/// tenths more for the allocator and for messages in transit (`lab/scripts/bench-xclp.py` lists the memory of
+/// real processes).
 pub(crate) fn party_bytes(points: u64, classes: usize, spec: &XclpSpec) -> u64 {
     let (points, settings) = (usize::try_from(points).unwrap_or(usize::MAX), spec.settings());
     let memory = if spec.hamming.is_pairwise() { program::memory_of_distances } else { program::memory };
@@ -24,7 +25,7 @@ pub(crate) fn party_bytes(points: u64, classes: usize, spec: &XclpSpec) -> u64 {
     PROCESS + (memory(points, classes, &settings) + proofs) / 10 * 13
 }
 
-/// Returns the largest number of rows together for which `megabytes` are enough.
+/// Returns the largest total number of rows for which `megabytes` are enough.
 pub(crate) fn enough_for(megabytes: u32, classes: usize, spec: &XclpSpec) -> u64 {
     let enough = |points: u64| party_bytes(points, classes, spec) <= u64::from(megabytes) * MEGABYTE;
     let (mut least, mut above) = (0, MOST_POINTS + 1);
@@ -35,7 +36,7 @@ pub(crate) fn enough_for(megabytes: u32, classes: usize, spec: &XclpSpec) -> u64
     least
 }
 
-/// Returns the reason if a view of `points` points is refused.
+/// Returns the reason why a view with `points` points is refused; `None` if it is not.
 pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<String> {
     let most = enough_for(spec.memory_mb, classes, spec);
     (points > most).then(|| {
@@ -48,8 +49,9 @@ pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<S
     })
 }
 
-/// Returns the reason if peer `me`, or an unknown peer, cannot take part on a machine with `available` bytes
-/// left. The peer may have to compute, and a computing party may need more memory than that.
+/// Returns the reason why peer `me` (or any peer, if `me` is `None`) cannot take part on a machine with
+/// `available` free bytes: the peer may have to compute, and this may need more memory. Returns `None` if it
+/// can take part.
 pub(crate) fn refusal(session: &Session, me: Option<Peer>, available: Option<u64>) -> Option<String> {
     let spec = session.task.part::<XclpSpec>()?;
     let spared =
@@ -96,7 +98,7 @@ mod tests {
         let spec = |hamming| XclpSpec { hamming, cheaters: Cheaters::Trusted, ..XclpSpec::default() };
         let [codes, ot, phe] = Hamming::ALL.map(|hamming| move |n| party_bytes(n, 10, &spec(hamming)));
         assert_eq!([codes(2_500), ot(2_500)], [codes(2_500), phe(2_500)]);
-        assert_eq!(codes(2_500), ot(2_500), "the graph takes most");
+        assert_eq!(codes(2_500), ot(2_500), "the graph needs most of the memory");
         // 10 n^2 + (2 n + 6400) L + 32 n C with n = 64.
         assert_eq!(ot(60), PROCESS + (10 * 64 * 64 + (128 + 6400) * 4096 + 320 * 64) / 10 * 13);
         assert!(codes(60) < ot(60));

@@ -1,11 +1,10 @@
-//! The task `xclp`: labels for every peer's own points, propagated over the points of all (spec, sections 15b
-//! and 15e).
+//! The task `xclp` labels every peer's own points. Labels spread over the points of all peers (spec, sections
+//! 15b, 15e).
 //!
-//! Slots: the coin, which draws the computing parties and the planes; `rows`, the public number of rows of
-//! each member and of members that have labels of each class; `moments` if the scaling needs them;
-//! `computed`, the computing parties and each owner's commitment to its input; `labelled`, the number of
-//! rows that got an answer. The vectors of the last two come from the exchanges of their views: `compute`
-//! and `deliver`. Members that were not counted in `rows` take no part in these.
+//! Slots: the coin, which draws the computing members and the planes; `rows`, the number of rows of each
+//! member, and of members with labels of each class; `moments` if the scaling needs them; `computed`, the
+//! computing members and each owner's commitment to its input; `labelled`, the number of rows with an answer.
+//! The vectors of the last two come from exchanges (`compute`, `deliver`) of the members counted in `rows`.
 
 pub(crate) mod accounts;
 pub(crate) mod classes;
@@ -69,21 +68,21 @@ use flyswarm_mpc::propagation::integer::{self, reference};
 pub use labels::RowLabel;
 use labels::labels_text;
 
-/// Slot of `rows`: word p is the number of rows of peer p; then the number of owners with labels by class.
+/// Slot of `rows`: word p is the number of rows of peer p; then owners with labels of each class.
 const ROWS: u32 = 1;
-/// Words of a peer in `computed`: its number among the parties plus one, its commitment.
+/// Number of words of a peer in `computed`: its number as a computing member, its commitment.
 const WORDS: usize = 9;
-/// Reason why a member's rows are not among the compared rows.
+/// Reason why a member's rows were not used.
 pub(super) const LATE: &str = "this peer came after the rows were counted or compared";
-/// Warning to an owner whose labels came from two parties only.
+/// Warning to an owner whose labels came from only two computing members.
 const UNCOMPARED: &str = "one of the three computing peers was gone when the labels were sent, so that two copies of each share \
                           could not be compared: a change by one of the other two would not be seen";
 /// Smallest number of members with rows.
 pub(crate) const FEWEST_OWNERS: usize = 2;
-/// Largest number of points: places are words of 16 bits, and a party takes 2.2 GB ([`memory`]).
+/// Largest number of points: places are words of 16 bits, and computing takes 2.2 GB ([`memory`]).
 pub(crate) const MOST_POINTS: u64 = 10_000;
 
-/// Plan that follows from the session file alone.
+/// Plan of a session. It follows from the session file alone.
 #[derive(Clone, Debug)]
 pub struct Plan {
     session: Session,
@@ -95,7 +94,7 @@ pub struct Plan {
     counts_classes: bool,
 }
 
-/// One peer's part in the task.
+/// The task of one peer.
 #[derive(Clone, Debug)]
 pub struct Xclp {
     plan: Plan,
@@ -105,17 +104,17 @@ pub struct Xclp {
     /// All known labels, if the session gets only some of them ([`held`]); otherwise empty.
     known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Parties that computed with this peer and were lost.
+    /// Computing members that were lost while they computed with this peer.
     out: Excluded,
-    /// Commitments of the owners, as far as this peer has seen them.
+    /// First commitment of each owner that this peer has seen.
     seen: FirstCommitments,
-    /// Parties that sent this peer different copies of a share of its output.
+    /// Two computing members that sent this peer different copies of a share.
     differing: Differing,
-    /// Views that had an exchange of this peer: none begins twice, so that no stream is drawn twice.
+    /// Sums whose exchange this peer has begun. None begins twice, so that no random numbers are used twice.
     begun: Arc<Mutex<BTreeSet<SumId>>>,
 }
 
-/// Facts about a view from the slots of a session.
+/// The owners of a view and the plan of its computation.
 struct View {
     /// Members with rows and their numbers of rows, in the order of their places.
     owners: Vec<(Peer, usize)>,
@@ -130,8 +129,8 @@ impl Plan {
         Self { scaling, features, session, spec, counts_classes: true }
     }
 
-    /// Returns the plan of a task that propagates labels over points of its own with `features` features.
-    /// Its slots are the coin, `rows`, `computed` and `labelled`; the task ensures that each class has
+    /// Returns the plan for another task that propagates labels over points that it makes, with `features`
+    /// features. Slots: the coin, `rows`, `computed` and `labelled`. That task checks that each class has
     /// enough owners.
     pub(super) fn over(session: Session, spec: XclpSpec, features: usize) -> Self {
         Self { scaling: Scaling::None, features, session, spec, counts_classes: false }
@@ -170,7 +169,7 @@ impl Plan {
         self.session.data.classes.len()
     }
 
-    /// Returns the counted number of rows of each peer.
+    /// Returns the number of rows of each peer, from `rows`.
     fn counted(&self, history: &History) -> BTreeMap<Peer, usize> {
         let words = history.vector(ROWS).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let members = history.members(ROWS);
@@ -228,7 +227,7 @@ impl Plan {
         Ok(parties::candidates(&coin, history.members(ROWS), &named))
     }
 
-    /// Returns the parties that computed, by the vector of `computed`.
+    /// Returns the three members that computed, from the vector of `computed`.
     fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
         let words = history.vector(self.computed()).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));
@@ -258,7 +257,7 @@ impl Plan {
         Scaler::opened(&self.scaling, self.features, moments).map_err(|error| error.to_string())
     }
 
-    /// Returns the result of the second exchange for a peer with `rows` rows, if it was there to the end.
+    /// Returns the result of the second exchange for a peer with `rows` rows, if it has finished.
     fn delivered(&self, history: &History, rows: usize) -> Option<Delivered> {
         let bytes = history.exchanged(self.computed() + 1)?;
         let delivered = Delivered::from_bytes(bytes, self.classes())?;
@@ -268,12 +267,12 @@ impl Plan {
         })
     }
 
-    /// Returns the output of a peer with `rows` rows, if it got one.
+    /// Returns the output for a peer with `rows` rows, if this peer got one.
     pub(super) fn output(&self, history: &History, rows: usize) -> Option<reference::Output> {
         self.delivered(history, rows)?.output()
     }
 
-    /// Returns the vector: in `computed` the party and commitment, in `labelled` the rows with an answer.
+    /// Returns this peer's words: in `computed` number and commitment, in `labelled` the rows with an answer.
     pub(super) fn contribution_from_exchange(
         &self,
         me: Peer,
@@ -307,7 +306,7 @@ impl Plan {
         }
     }
 
-    /// Checks the slot that was opened last.
+    /// Checks the opened words of the last slot.
     pub(super) fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         if slot == self.computed() {
             return self.trio(history).map(drop);
@@ -315,15 +314,14 @@ impl Plan {
         if slot != ROWS {
             return Ok(());
         }
-        // A peer that was not counted cannot take part: if too few are counted, no later view has enough.
+        // Peers that were not counted cannot take part later. So if too few are counted, the session ends.
         self.view(history, history.members(ROWS))?;
         parties::trio(&self.candidates(history)?, history.members(ROWS), |_, _| false).map(drop)
     }
 }
 
 impl Xclp {
-    /// Creates a peer with these rows, possibly none, and their labels, `None` if unknown. `secret` salts
-    /// its commitment.
+    /// Creates a peer with these rows (there may be none) and their labels. `secret` salts its commitment.
     pub fn new(
         session: Session,
         spec: XclpSpec,
@@ -356,7 +354,7 @@ impl Xclp {
         Ok(Self::with_plan(plan, me, data, labels, Zeroizing::new(*secret)))
     }
 
-    /// Creates a peer with these points, which all have a direction, and their labels.
+    /// Creates a peer with these points and their labels. Every point must have a direction.
     pub(super) fn with_plan(
         plan: Plan,
         me: Peer,
@@ -408,7 +406,7 @@ impl Xclp {
         }
     }
 
-    /// Returns this peer's part in the first exchange.
+    /// Returns this peer's source for the first exchange.
     fn compute(&self, history: &History, seat: Seat) -> Result<Source, String> {
         // A leader that starts a sum over too few members breaks a rule that `allows` checks. This peer then
         // takes no part in the sum.
@@ -458,7 +456,7 @@ impl Xclp {
         })
     }
 
-    /// Returns this peer's part in the second exchange.
+    /// Returns this peer's source for the second exchange.
     fn deliver(&self, history: &History, seat: Seat) -> Result<Source, String> {
         let slot = self.plan.computed();
         let View { owners, plan } = self.plan.view(history, history.members(slot))?;
@@ -531,7 +529,7 @@ impl Task for Xclp {
         let compared = self.compared(&said, history)?.and_then(|found| self.told(&found));
         let (mut said, known) = self.with_known(&said);
         let few = self.few_owners(history);
-        // No peer can find a label of a class that counts as having none.
+        // The session cannot find labels of a class that counts as having none.
         said.iter_mut().filter(|row| few.iter().any(|few| Some(few.class) == row.label)).for_each(|row| {
             row.disputed = false;
         });
@@ -560,7 +558,7 @@ impl Task for Xclp {
         Ok(super::Outcome { own, warnings, details, ..outcome })
     }
 
-    /// Returns the use of the rows: they are compared before `computed`, if they were counted by then.
+    /// Returns whether a slot uses this peer's rows. `computed` uses them if `rows` counted them.
     fn row_use(&self, slot: u32, history: &History) -> RowUse {
         let computed = self.plan.computed();
         let compared = [ROWS, computed].iter().all(|&at| history.members(at).contains(&self.me));
@@ -593,7 +591,7 @@ impl Task for Xclp {
         self.plan.check(slot, history)
     }
 
-    /// Returns whether the slot is needed: parties keep their shares until every owner has its output.
+    /// Returns whether the slot is needed. Shares are kept until every owner has its output.
     fn needed_by_plan(&self, slot: u32, committed: u32) -> bool {
         slot != self.plan.computed() || committed <= slot + 1
     }

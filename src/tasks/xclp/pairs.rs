@@ -1,11 +1,12 @@
 //! Exchanges of owners in pairs: every two owners make shares of the distances between their rows (spec,
-//! section 15b, `hamming`), by oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]). An owner
-//! then has its *parts* of the distances of its rows to all points. It shares these out instead of codes.
+//! section 15b, `hamming`), by oblivious transfer ([`ot`]) or homomorphic encryption ([`phe`]). An owner then
+//! has its *parts*: shares of the distances of its rows to all points. It sends shares of its parts to the
+//! computing members, instead of shares of its codes.
 //!
-//! Owners meet in rounds. In a round each owner has at most one partner ([`partner`]), so an owner needs
-//! memory for only one exchange, whatever the number of owners. Partners exchange vectors of known lengths,
-//! numbered from 0 in each direction. The owner that speaks first sends at most [`FIRST`] bytes, which its
-//! partner keeps until its turn. The first vector of the other owner is an answer.
+//! Owners meet in rounds. In a round each owner has at most one partner ([`partner`]). So an owner needs
+//! memory for only one exchange at a time. Partners exchange vectors of known lengths, numbered from 0 in
+//! each direction. The first vector has at most [`FIRST`] bytes. If it comes before the receiver has reached
+//! this round, the receiver keeps it. The first vector of the other partner is an answer to it.
 
 mod ot;
 mod phe;
@@ -30,9 +31,9 @@ use crate::tasks::Hamming;
 
 /// Largest number of bytes that may come from a partner before its turn.
 const FIRST: usize = 32;
-/// Number of waiting vectors at which credits to the partner stop.
+/// If this number of vectors wait to be handled, the partner gets no more credits.
 const ROOM: usize = 2;
-/// Largest number of waiting vectors: those that had left before credits stopped, and pieces of transfers.
+/// Largest number of vectors that may wait. They include those that were sent before the credits stopped.
 const MOST: usize = 8;
 
 const EARLY: Fault = Fault::OutOfOrder("vector of two owners");
@@ -43,11 +44,12 @@ pub fn rounds(owners: usize) -> usize {
     owners.next_multiple_of(2) - 1
 }
 
-/// Returns the place of the owner that the owner at `place` meets in a round; `None` if it meets no owner.
+/// Returns the place of the owner that the owner at `place` meets in a round; `None` if it meets none in this
+/// round.
 #[must_use]
 pub fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
     let last = rounds(owners);
-    // The last owner keeps its position, the others move round it.
+    // As in a round-robin tournament, the last owner keeps its position and the others rotate.
     let other = match place == last {
         true => (0..last).find(|other| 2 * other % last == round % last)?,
         false => match (round + last - place) % last {
@@ -58,7 +60,7 @@ pub fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
     (other < owners).then_some(other)
 }
 
-/// Returns the masks of a pair's shares, from the key of the view that the two owners share.
+/// Returns the masks for the shares of two owners, made from the view key that these two share.
 #[must_use]
 pub fn masks(key: &[u8; 32], sum: SumId, words: usize) -> Zeroizing<Vec<u16>> {
     let mut bytes = Zeroizing::new(vec![0; 2 * words]);
@@ -66,7 +68,8 @@ pub fn masks(key: &[u8; 32], sum: SumId, words: usize) -> Zeroizing<Vec<u16>> {
     Zeroizing::new(bytes.as_chunks::<2>().0.iter().map(|&word| u16::from_le_bytes(word)).collect())
 }
 
-/// Returns the lengths of the vectors that come to one side: to the owner with fewer rows, or to the other.
+/// Returns the lengths of the vectors that one side receives: the owner with fewer rows if `smaller` is true,
+/// otherwise the other owner.
 #[cfg(feature = "internals")]
 pub fn lengths(hamming: Hamming, smaller: bool, own: usize, theirs: usize, bits: usize) -> Vec<usize> {
     let expected = Expected::new(hamming, smaller, (own, theirs), bits);
@@ -75,19 +78,20 @@ pub fn lengths(hamming: Hamming, smaller: bool, own: usize, theirs: usize, bits:
 
 /// One side of the exchange of two owners.
 pub(super) trait Side: Send {
-    /// Returns whether this side makes a vector before it gets the next one.
+    /// Returns whether this side can make a vector before it gets the next one.
     fn ready(&self) -> bool;
 
     /// Estimates the additions and multiplications of the next step.
     fn work(&self) -> u64;
 
-    /// Takes the other side's next vector, or makes one of its own. Returns the vector to send.
+    /// Handles the other side's next vector or, without a vector, makes one on its own. Returns the vector to
+    /// send, if any.
     ///
     /// # Errors
     /// If the vector is invalid.
     fn step(&mut self, vector: Option<&[u8]>) -> Result<Option<Vec<u8>>, Fault>;
 
-    /// Returns this side's share (its rows x the other's), once it has it.
+    /// Returns this side's share, a matrix of its rows x the other side's rows, when it is complete.
     fn share(&mut self) -> Option<Zeroizing<Vec<u16>>>;
 }
 
@@ -105,13 +109,13 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Returns whether this side has fewer rows; in a tie the earlier owner counts as smaller.
+    /// Returns whether this side has fewer rows. In a tie, the earlier owner counts as having fewer.
     fn is_smaller(&self) -> bool {
         (self.codes.rows(), self.me) < (self.rows, self.other)
     }
 }
 
-/// Lengths of the vectors that come to one side.
+/// Lengths of the vectors that one side receives.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Ot(ot::Expected),
@@ -137,7 +141,7 @@ impl Expected {
 /// Result of a step: the side again, and the vector that it sends.
 pub(super) type Stepped = (Box<dyn Side>, Result<Option<Vec<u8>>, Fault>);
 
-/// A vector to send: the receiver, the vector's number, the vector.
+/// A vector to send: its receiver, its number and its bytes.
 type Outgoing = (Peer, u32, Vec<u8>);
 
 /// Exchange with the partner of a round.
@@ -146,16 +150,16 @@ struct Current {
     expected: Expected,
     /// `None` while a step is running.
     side: Option<Box<dyn Side>>,
-    /// Numbers of the next vector that comes and of the next one that leaves.
+    /// Number of the next vector to receive.
     due: u32,
     sent: u32,
     incoming: Incoming,
     waiting: VecDeque<Vec<u8>>,
-    /// Credits that are held back.
+    /// Number of credits that the partner will get later.
     owed: usize,
 }
 
-/// One owner's part in the exchanges of all pairs.
+/// The exchanges of one owner with all other owners.
 pub(super) struct Pairs {
     hamming: Hamming,
     session: [u8; 32],
@@ -168,13 +172,14 @@ pub(super) struct Pairs {
     codes: Option<Arc<Codes>>,
     round: usize,
     current: Option<Current>,
-    /// First vectors of partners of later rounds.
+    /// First vectors that came early, from partners of later rounds.
     first: BTreeMap<Peer, Vec<u8>>,
     parts: Zeroizing<Vec<u16>>,
 }
 
 impl Pairs {
-    /// Creates this peer's part, if distances are made by pairs and it has rows.
+    /// Creates the exchanges of this peer, if owners make shares of distances in pairs and this peer has
+    /// rows.
     #[must_use]
     pub(super) fn new(setup: &Setup) -> Option<Self> {
         let place = setup.owners.iter().position(|(peer, _)| *peer == setup.ctx.me)?;
@@ -197,7 +202,7 @@ impl Pairs {
         })
     }
 
-    /// Takes this peer's codes: it meets its first partner.
+    /// Sets this peer's codes, and begins with its first partner.
     pub(super) fn begin(&mut self, codes: Arc<Codes>) -> Result<(), (Peer, Fault)> {
         let points = self.points(self.owners.len());
         self.parts = Zeroizing::new(vec![0; codes.rows() * points]);
@@ -212,7 +217,7 @@ impl Pairs {
         self.owners[..place].iter().map(|(_, rows)| rows).sum()
     }
 
-    /// Writes the block of distances to the rows of one owner.
+    /// Stores the shares of the distances to the rows of one owner.
     fn put(&mut self, other: usize, share: &[u16]) {
         let (points, first, width) =
             (self.points(self.owners.len()), self.points(other), self.owners[other].1);
@@ -262,21 +267,22 @@ impl Pairs {
         }
     }
 
-    /// Returns the lengths of the vectors that an owner sends.
+    /// Returns the lengths of the vectors that this owner receives from another.
     fn expected(&self, other: usize) -> Expected {
         let [own, theirs] = [self.place, other].map(|place| self.owners[place]);
         let smaller = (own.1, own.0) < (theirs.1, theirs.0);
         Expected::new(self.hamming, smaller, (own.1, theirs.1), self.bits)
     }
 
-    /// Takes a part of vector `number` from another owner.
+    /// Handles a part of vector `number` from another owner.
     ///
     /// # Errors
-    /// If it is not due.
+    /// If this vector is not expected now.
     pub(super) fn part(&mut self, from: Peer, number: u32, data: &[u8], last: bool) -> Result<(), Fault> {
         let other = self.owners.iter().position(|(peer, _)| *peer == from).ok_or(EARLY)?;
         let Some(current) = self.current.as_mut().filter(|current| current.other == other) else {
-            // The owner's turn comes later, and it speaks first: its first vector is not an answer.
+            // The vector may come early only if this owner is a partner of a later round, and its first
+            // vector is not an answer.
             let later = (self.round..rounds(self.owners.len()))
                 .any(|round| partner(self.owners.len(), round, self.place) == Some(other));
             let speaks = self.expected(other).length(0).is_some_and(|length| length <= FIRST);
@@ -301,7 +307,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Returns the partner and the number of credits that it gets now.
+    /// Returns the partner and the number of credits to give it now.
     pub(super) fn credits(&mut self) -> Option<(Peer, usize)> {
         let current = self.current.as_mut().filter(|current| current.waiting.len() < ROOM)?;
         Some((self.owners[current.other].0, std::mem::take(&mut current.owed)))
@@ -320,10 +326,10 @@ impl Pairs {
         }))
     }
 
-    /// Takes the result of a step: returns the vector to send and its number.
+    /// Handles the result of a step. Returns the vector to send, with its number.
     ///
     /// # Errors
-    /// The owner that sent an invalid vector or speaks before its turn.
+    /// The owner that sent an invalid vector, or sent a vector before its turn.
     pub(super) fn stepped(&mut self, (mut side, made): Stepped) -> Result<Option<Outgoing>, (Peer, Fault)> {
         let Some(current) = &mut self.current else { return Ok(None) };
         let (other, peer) = (current.other, self.owners[current.other].0);
@@ -343,13 +349,13 @@ impl Pairs {
         Ok(vector)
     }
 
-    /// Makes both shares of a block uniform. The shares of the encryption are not: they reveal whether the
-    /// number of ones of a code is odd.
+    /// Masks a share so that both shares of two owners are uniform. Without masks, the shares made by
+    /// encryption would reveal whether the number of ones of a code is odd.
     fn mask(&self, other: usize, share: &mut [u16]) {
         let key = self.keys.get(&self.owners[other].0);
         let key = key.unwrap_or_else(|| unreachable!("BUG: members of a view share keys"));
-        // Masks are rows of the earlier owner x those of the later. The earlier owner adds them, the later
-        // one subtracts.
+        // The masks are a matrix of the earlier owner's rows x the later owner's rows. The earlier owner adds
+        // them, and the later owner subtracts them.
         let words = masks(key, self.sum, share.len());
         if self.place < other {
             share.iter_mut().zip(words.iter()).for_each(|(x, mask)| *x = x.wrapping_add(*mask));
@@ -365,13 +371,13 @@ impl Pairs {
         self.current.as_ref().map(|current| self.owners[current.other].0)
     }
 
-    /// Returns the peer that this owner waits for, and the round.
+    /// Returns the partner that this owner waits for, and the round.
     #[must_use]
     pub(super) fn waits(&self) -> Option<(u32, Peer)> {
         Some((u32::try_from(self.round).unwrap_or(u32::MAX), self.other()?))
     }
 
-    /// Returns this owner's parts, once all exchanges are over.
+    /// Returns this owner's parts when all exchanges are over.
     pub(super) fn take(&mut self) -> Option<Zeroizing<Vec<u16>>> {
         let over = self.codes.is_some() && self.round == rounds(self.owners.len());
         over.then(|| std::mem::replace(&mut self.parts, Zeroizing::new(Vec::new())))

@@ -1,11 +1,11 @@
-//! Computing parties of a view (spec, section 15b).
+//! Determines the computing members of a view (spec, section 15b).
 //!
-//! There are at most four *candidates* in a session. The session file names them, or they are the first of
-//! the counted peers, in an order that the coin fixes. A candidate announces the other candidates that it no
-//! longer computes with. That keeps the two *apart* without blame for either. The computing parties are the
-//! first three candidates that are present and not apart from each other. Announcements of other peers about
-//! candidates do not count, so that no owner chooses the computing parties. Each computing party is one of
-//! the four, so two colluders that are not candidates never compute.
+//! There are at most four *candidates* in a session. The session file names them, or they are the first four
+//! of the counted peers in an order that the coin determines. A candidate announces which other candidates it
+//! no longer computes with. These are then kept *apart* from it, and neither of the two is blamed. The
+//! computing members are the first three candidates that are present and not apart from each other. Only
+//! announcements of candidates count, so no other owner can influence who computes. Peers that are not
+//! candidates never compute.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use sha2::Digest;
 use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
-/// Largest number of candidates: three and one in reserve.
+/// Largest number of candidates: three, and one in reserve.
 pub(crate) const CANDIDATES: usize = 4;
 
-/// Returns the candidates in their order: those that the file names, or otherwise the first of `counted`, in
-/// the order of their hashes with the coin.
+/// Returns the candidates in their order. These are the peers in `named` or, if there are none, the first of
+/// `counted` in the order of their hashes with the coin.
 #[must_use]
 pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
     let mut order = if named.is_empty() { counted.to_vec() } else { named.to_vec() };
@@ -36,7 +36,7 @@ pub fn candidates(coin: &[u8], counted: &[Peer], named: &[Peer]) -> Vec<Peer> {
 /// Returns the first three candidates, in their order, that are `here` and not `apart` from each other.
 ///
 /// # Errors
-/// If no three candidates compute together: a message with the number of candidates that are present.
+/// If no three candidates may compute together. The message has the number of candidates that are present.
 pub(crate) fn trio(
     candidates: &[Peer],
     here: &[Peer],
@@ -59,7 +59,7 @@ pub(crate) fn trio(
     })
 }
 
-/// Returns a test that is true for the pairs that one candidate keeps apart.
+/// Returns a function that is true for each pair of `candidate` and a peer in `out`.
 pub(crate) fn of_one(candidate: Peer, out: &BTreeSet<Peer>) -> impl Fn(Peer, Peer) -> bool {
     move |x, y| x == candidate && out.contains(&y) || y == candidate && out.contains(&x)
 }
@@ -85,7 +85,8 @@ mod tests {
                 .map(|trio| trio.map(|peer| order.iter().position(|p| *p == peer).unwrap()))
         };
         assert_eq!(with(&[]), Ok([0, 1, 2]));
-        // The later of two candidates goes. If a candidate is apart from two others, that candidate goes.
+        // If two candidates are apart, the later one does not compute. If a candidate is apart from two
+        // others, that candidate does not compute.
         assert_eq!((with(&[(0, 1)]), with(&[(1, 2)])), (Ok([0, 2, 3]), Ok([0, 1, 3])));
         for liar in 0..3 {
             let others: Vec<_> = (0..4).filter(|peer| *peer != liar).collect();

@@ -1,4 +1,4 @@
-//! The constants of one peer's part in the first exchange.
+//! The constants of one peer's machine in the first exchange.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ use crate::session::{Peer, Session};
 use crate::tasks::History;
 use crate::tasks::xclp::computation::Computation;
 
-/// Computing parties that this peer, a computing party itself, no longer computes with. The set outlives a
-/// view.
+/// Candidates that this peer, itself a candidate, no longer computes with. The set is kept for later views.
 pub(crate) type Excluded = Arc<Mutex<BTreeSet<Peer>>>;
 
-/// First commitment that each owner sent this peer, even if that view failed. The map outlives a view.
+/// First commitment that each owner sent this peer, even if that view failed. The map is kept for later
+/// views.
 pub(crate) type FirstCommitments = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
 
-/// The constants of one peer's part.
+/// The constants of one peer's machine.
 pub(crate) struct Setup {
     /// Constants of the node.
     pub ctx: Arc<Context>,
@@ -35,13 +35,13 @@ pub(crate) struct Setup {
     pub members: Vec<Peer>,
     /// The computation, with this peer's input.
     pub computation: Computation,
-    /// True if the parties prove their messages.
+    /// True if the computing members prove their messages.
     pub proves: bool,
-    /// The keys of the view that this peer shares with each other member.
+    /// The view keys that this peer shares with each other member.
     pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: Zeroizing<[u8; 32]>,
-    /// Parties that this peer no longer computes with.
+    /// Candidates that this peer no longer computes with.
     pub out: Excluded,
     /// Commitments of the owners.
     pub seen: FirstCommitments,
@@ -64,8 +64,8 @@ pub(crate) struct Rows {
     pub data: Arc<Dataset>,
     /// Class of each row, if it is known.
     pub labels: Arc<Vec<Option<u16>>>,
-    /// Classes that count as having no labels in this view: owners commit to labels of these classes, but do
-    /// not share them.
+    /// Classes that count as having no labels in this view: the owner's commitment includes its labels of
+    /// these classes, but it does not share them.
     pub without: Vec<u16>,
     /// Seed of the planes.
     pub planes: [u8; 32],
@@ -74,7 +74,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Returns the labels that are shared out.
+    /// Returns the labels that the owner shares.
     #[must_use]
     pub(super) fn shared(&self) -> Vec<Option<u16>> {
         self.labels.iter().map(|label| label.filter(|label| !self.without.contains(label))).collect()
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Rows {
     }
 }
 
-/// Checks that each row has a direction: without one it has no code.
+/// Checks that each row has a direction, because the code of a row is made from its direction.
 pub(super) fn has_directions(scaled: &Dataset) -> Result<(), String> {
     let zero = (0..scaled.rows()).find(|&row| scaled.row(row).iter().all(|value| *value == 0.0));
     zero.map_or(Ok(()), |row| Err(format!("row {} is zero in every feature: it has no direction", row + 1)))

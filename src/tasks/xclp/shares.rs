@@ -1,8 +1,9 @@
-//! XCLP on replicated shares among three computing parties (spec, section 15e). No peer sees a distance, the
-//! graph or a label of others, not even the computing parties.
+//! XCLP on replicated shares among three computing members (spec, section 15e). No peer, not even a computing
+//! member, sees a distance, the graph or a label of another peer.
 //!
-//! The computation of each party is in the package `flyswarm-mpc`. [`Party`] is the machine that runs it: it
-//! sends a round's messages as frames to the other two parties.
+//! The computation itself is in the package `flyswarm-mpc`, which calls the computing members *parties* 0, 1
+//! and 2. [`Party`] is the machine that runs the computation of one party. It sends the messages of each
+//! round as frames to the other two.
 
 pub(crate) mod party;
 

@@ -13,31 +13,33 @@ use crate::session::{Sections, Spec};
 use crate::tasks::{BuiltIn, Protection, Protections, TaskKind};
 use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, enough_steps};
 
-/// Three members compute. The roster is limited because every two peers exchange messages.
+/// At least three peers, because three members compute. At most 64, because every two peers exchange
+/// messages.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
     .saying(" with the task xclp: 3 compute, and every two peers talk");
 
-/// Usual limit on the rows of an owner. k + 1 = 11 copies of a known person's features reveal that person's
-/// label. So an owner can read at most 45 persons a session; the measured attack read 100. All rows count,
-/// because no peer sees which rows have a label, and a made-up label costs an owner nothing.
+/// Default limit on the rows of an owner. An owner that adds k + 1 = 11 copies of a known person's features
+/// can read this person's label. So with 500 rows it can read the labels of at most 45 persons in a session;
+/// the measured attack read 100. The limit counts all rows, because no peer sees which rows have a label, and
+/// an owner can invent labels.
 pub(crate) const MOST_ROWS: u32 = 500;
 
-/// Method by that shares of distances.
+/// Method for making shares of distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hamming {
-    /// Owners share their codes bit by bit, and the parties compute distances. Two parties together can see
-    /// codes.
+    /// Owners share the bits of their codes, and the computing members compute distances. Two computing
+    /// members that collude can see codes.
     #[default]
     Replicated,
-    /// Every two owners make shares of their distances by oblivious transfer and share these out. Two
-    /// parties together can see distances, but not codes.
+    /// Every two owners make shares of their distances by oblivious transfer, and share these with the
+    /// computing members. Two computing members that collude can see distances, but not codes.
     Ot,
     /// The same as `Ot`, but with homomorphic encryption.
     Phe,
 }
 
 impl Hamming {
-    /// All ways, the default first.
+    /// All methods, the default first.
     pub const ALL: [Self; 3] = [Self::Replicated, Self::Ot, Self::Phe];
 
     /// Returns the name in session files and options.
@@ -46,17 +48,17 @@ impl Hamming {
         self.word()
     }
 
-    /// Returns the bytes of the vectors that an owner of `one` rows and one of `other` rows send each other
-    /// for codes of `bits` bits, before they share anything out.
+    /// Returns the number of bytes that an owner of `one` rows and an owner of `other` rows send each other
+    /// to make shares of distances between codes of `bits` bits.
     #[must_use]
     pub fn bytes(self, one: u64, other: u64, bits: u64) -> u64 {
         let (few, many) = (one.min(other), one.max(other));
         match self {
             Self::Replicated => 0,
-            // Points; strings and columns for each bit of the smaller number of rows.
+            // The bytes of the points, and strings and columns for each bit of the owner with fewer rows.
             Self::Ot => 129 * 32 + few * bits * (2 * many + 16),
-            // A key; ciphertexts of groups of 512 rows; for each group an answer to each row of the other
-            // owner.
+            // The bytes of a key, of ciphertexts for groups of 512 rows, and for each group of an answer for
+            // each row of the other owner.
             Self::Phe => {
                 let (groups, stride) = (few.div_ceil(512), few.next_power_of_two().min(512));
                 let wanted = (groups - 1) * 3200 + (50 * (few - 512 * (groups - 1))).div_ceil(8);
@@ -102,13 +104,13 @@ impl Word for Cheaters {
     const WORDS: &'static [(&'static str, Self)] = &[("caught", Self::Caught), ("trusted", Self::Trusted)];
 }
 
-/// Warning to every owner about the other owners.
+/// Warning to every owner about possible attacks of the others.
 const COPIES: &str = "a peer that knows a person's features and brings eleven copies of them can read that person's \
                       label (in a test for 87 of 100 persons); xclp.most_rows limits the rows of an owner (docs/labels.md)";
-/// Warning about computing members that prove nothing.
+/// Warning if the computing members do not prove their messages.
 const TRUSTED: &str = "xclp.cheaters is \"trusted\": a computing member that deviates can read whose rows are near a \
                        chosen row, or change answers, and no peer notices";
-/// The same warning if owners make shares of distances.
+/// Warning if owners make shares of distances, which are not checked.
 const UNCHECKED: &str = "distances in pairs are not checked: an owner that deviates can read the label of one \
                          foreign row for each made-up row of its own (docs/labels.md)";
 
@@ -129,24 +131,25 @@ pub struct XclpSpec {
     /// True if each label of a class counts as one over the number of labels of the class. Default false, as
     /// in the paper.
     pub balance: bool,
-    /// Source of the parties' shares of distances. Default: from shares of codes.
+    /// Method for making shares of distances. Default: from shares of codes.
     pub hamming: Hamming,
     /// Protection against computing members that deviate. Default: they prove each message.
     pub cheaters: Cheaters,
-    /// Names of the three computing parties; a fourth replaces one that is lost. Default: empty, the coin
-    /// draws them.
+    /// Names of the three members that compute, and perhaps of a fourth, which replaces one that is lost. If
+    /// empty, the default, the coin draws them.
     pub compute: Vec<String>,
-    /// True if there may be fewer than 5 (k + 1) rows together. Default false.
+    /// True if all owners together may have fewer than 5 (k + 1) rows. Default false.
     pub few_rows: bool,
     /// True if an owner may have more than half of the rows. Default false.
     pub large_owner: bool,
-    /// Largest number of rows of an owner; 0: no separate limit. Each row is a query on the labels of
-    /// others. Default 500; 0 with the task fedavg-xclp.
+    /// Largest number of rows of an owner; 0 means no limit of this kind. Each row is a query about the
+    /// labels of others. Default 500; 0 with the task fedavg-xclp.
     pub most_rows: u32,
-    /// Largest number of sessions of a series; 0: no limit. Each session is another answer. Default 0.
+    /// Largest number of sessions of a series, because each session answers the queries once more. 0, the
+    /// default, means no limit.
     pub most_sessions: u32,
-    /// Megabytes of memory that a computing party may take. A session whose rows need more is refused. 128
-    /// to 65,536. Default 1,024.
+    /// Megabytes of memory that a computing member may use: 128 to 65,536. A session whose rows need more is
+    /// refused. Default 1,024.
     pub memory_mb: u32,
 }
 
@@ -215,7 +218,7 @@ impl Default for XclpSpec {
     }
 }
 
-/// Returns enough steps for alpha.
+/// Returns a number of steps that is enough for this alpha.
 fn default_steps(alpha: f64) -> u32 {
     u32::try_from(enough_steps(alpha)).unwrap_or(u32::MAX)
 }
@@ -227,21 +230,22 @@ impl XclpSpec {
         Self { alpha, steps: default_steps(alpha), ..self }
     }
 
-    /// Reads the section `[xclp]`; `usual` has the defaults.
+    /// Reads the section `[xclp]`. `usual` has the defaults.
     pub(crate) fn read_with(sections: &mut Sections<'_>, usual: Self) -> Result<Self, SessionError> {
         let mut spec = usual;
         let given = fields::read(FIELDS, sections, &mut spec)?;
         if given.contains(&"steps") { Ok(spec) } else { Ok(spec.clone().with_alpha(spec.alpha)) }
     }
 
-    /// Returns the numbers of the computation.
+    /// Returns the settings that the computation needs.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let &Self { bits, k, alpha, steps, power, balance, .. } = self;
         Settings { k: k as usize, bits, alpha, steps: steps as usize, power, balance }
     }
 
-    /// Returns the fewest rows together that a session accepts unless [`XclpSpec::few_rows`] is set.
+    /// Returns the smallest number of rows of all owners together that a session accepts, unless
+    /// [`XclpSpec::few_rows`] is set.
     #[must_use]
     pub fn fewest_rows(&self) -> u64 {
         5 * (u64::from(self.k) + 1)
@@ -303,7 +307,7 @@ impl Spec for XclpSpec {
             let limit = format!("at most xclp.most_sessions, {}", self.most_sessions);
             return Err(SessionError::value("series.number", place, limit));
         }
-        // A plan that is refused for few points is also refused for more points.
+        // The plan is checked with few points. If they are refused, more points are refused too.
         Plan::new(self.fewest_rows() as usize, session.data.classes.len(), self.settings())
             .map_err(|refusal| SessionError::value("xclp.steps", self.steps, format!("enough: {refusal}")))?;
         let named = || format!("[{}]", self.compute.join(", "));

@@ -1,6 +1,6 @@
-//! Messages between the machines of an exchange, and vectors in parts, by credits (spec, section 15b). At
-//! most [`WINDOW`] parts that are not the last of their vector are under way to a peer, so that a slow peer
-//! holds little. A vector of one part needs no credit.
+//! Messages between the machines of an exchange (spec, section 15b). Vectors are sent in parts, and the
+//! receiver gives a credit for each part except the last. At most [`WINDOW`] parts without a credit may be in
+//! transit to a peer, so that a slow peer does not have to store much. A vector of one part needs no credit.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,51 +16,50 @@ use crate::tasks::xclp::shares::party::PAYLOAD;
 
 /// Bytes of each part except the last of a vector.
 pub(crate) const PART: usize = PAYLOAD;
-/// Largest number of parts without a credit that may be under way from one peer to another.
+/// Largest number of parts without a credit that may be in transit from one peer to another.
 pub(crate) const WINDOW: usize = 7;
 
 /// Message of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// At the start, to all peers: the candidates that the sender, also a candidate, no longer computes
-    /// with.
+    /// Sent by a candidate to all peers at the start: the other candidates that it no longer computes with.
     Begin(Vec<Peer>),
-    /// Next part of a vector, on the bulk channel. The part itself travels next to the body.
+    /// Next part of a vector, on the bulk channel. The bytes of the part follow the body.
     Part {
-        /// Vector of the part.
+        /// Vector that the part belongs to.
         what: What,
-        /// True if it is the last part of the vector.
+        /// True if this is the last part of the vector.
         last: bool,
     },
-    /// Answer to a part that is not the last: the receiver has taken it.
+    /// Answer to a part that is not the last: the receiver has handled it.
     Credit,
-    /// Sign that the sender still works on its part of the exchange: a peer that waits for the result should
-    /// not give up.
+    /// Sign of life: the sender is still working, and a peer that waits for its result should not give up.
     KeepAlive,
-    /// An owner's commitment to its input, to all peers. No peer has seen another owner's input by then.
+    /// Sent by an owner to all peers: its commitment to its input. It is sent before any data about inputs.
     Commitment([u8; 32]),
-    /// Hashes of the owner's shares 0, 1 and 2, to all peers, before any share leaves.
+    /// Sent by an owner to all peers before it sends any share: the hashes of its shares 0, 1 and 2.
     Copies([[u8; 32]; 3]),
-    /// To another computing party: the hash of the share of the output that both hold.
+    /// Sent to another computing member: the hash of the share of the output that both hold.
     Holds([u8; 32]),
-    /// Statements of computing parties about a failure.
+    /// Statements of computing members about a failure.
     Statements(Vec<Signed<Statement>>),
 }
 
 /// A vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum What {
-    /// An owner's shares for a computing party.
+    /// An owner's shares for a computing member.
     Input,
-    /// Message of a computing party to another one in a round of the program.
+    /// Message of a computing member to another one in a round of the program.
     Round(u32),
-    /// A computing party's shares of an owner's output.
+    /// A computing member's shares of an owner's output.
     Output,
-    /// Message of an owner to its partner in making shares of distances. Vectors are numbered from 0.
+    /// Vector of an owner for its partner, with which it makes shares of distances. The vectors are numbered
+    /// from 0.
     Pair(u32),
 }
 
-/// Encodes a body and the bytes next to it.
+/// Encodes a body and the bytes that follow it.
 #[must_use]
 pub fn content(body: &Body, data: Bytes) -> Content {
     let header = wire::canonical(body).into();
@@ -73,7 +72,7 @@ pub fn content(body: &Body, data: Bytes) -> Content {
 /// Decodes a message.
 ///
 /// # Errors
-/// If the channel may not carry it.
+/// If this message must not be sent on this channel.
 pub(crate) fn read(content: Content) -> Result<(Body, Bytes), Fault> {
     const WRONG: Fault = Fault::OutOfOrder("bulk bytes of an exchange");
     match content {
@@ -104,7 +103,7 @@ struct Queue {
 pub(crate) struct Outgoing(BTreeMap<Peer, Queue>);
 
 impl Outgoing {
-    /// Sends one part as soon as the window has room.
+    /// Sends one part, or lets it wait until the window has room.
     pub(crate) fn part(
         &mut self,
         to: Peer,
@@ -130,10 +129,10 @@ impl Outgoing {
         }
     }
 
-    /// Notes that the receiver has taken a part.
+    /// Records that the receiver has handled a part.
     ///
     /// # Errors
-    /// If no part was under way.
+    /// If no part was in transit.
     pub(crate) fn credit(&mut self, from: Peer, step: &mut Step<Vocabulary>) -> Result<(), Fault> {
         let queue = self.0.get_mut(&from).filter(|queue| queue.under_way > 0);
         queue.ok_or(Fault::OutOfOrder("credit"))?.under_way -= 1;
@@ -141,13 +140,13 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Returns a peer for which a part waits.
+    /// Returns a peer that a part could not be sent to yet.
     #[must_use]
     pub(crate) fn waits(&self) -> Option<Peer> {
         self.0.iter().find(|(_, queue)| !queue.parts.is_empty()).map(|(&peer, _)| peer)
     }
 
-    /// Returns whether a part waits for this peer.
+    /// Returns whether a part for this peer has not been sent yet.
     #[must_use]
     pub(crate) fn is_waiting(&self, peer: Peer) -> bool {
         self.0.get(&peer).is_some_and(|queue| !queue.parts.is_empty())
@@ -173,7 +172,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Takes a part; returns the vector when it is complete.
+    /// Adds a part. Returns the vector when it is complete.
     ///
     /// # Errors
     /// If the part is not the next one of a vector of `length` bytes.
@@ -229,8 +228,11 @@ mod tests {
         assert!(incoming.take(&[], true, length).is_err(), "once");
         assert!(Incoming::default().take(&[1; 9], true, 8).is_err(), "longer");
         assert!(Incoming::default().take(&[1; 7], true, 8).is_err(), "shorter");
-        assert!(Incoming::default().take(&[1; 8], false, 8).is_err(), "not the last");
-        // A credit without a part, and bulk bytes in a message that may not have any.
+        assert!(
+            Incoming::default().take(&[1; 8], false, 8).is_err(),
+            "the last part is marked as not the last"
+        );
+        // These are refused: a credit without a part, and bulk bytes in a message that must not have any.
         let mut step = Step::none();
         assert!(out.credit(Peer(2), &mut step).is_err());
         let header = wire::canonical(&Body::Credit).into();

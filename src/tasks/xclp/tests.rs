@@ -1,4 +1,4 @@
-//! The machines of both exchanges together, and attacks on them.
+//! Tests the machines of both exchanges together, and attacks on them.
 
 mod hostile;
 mod naming;
@@ -86,7 +86,7 @@ pub(super) fn labels(setup: &mut Setup) -> &mut Labels {
     }
 }
 
-/// Machines and the messages between them, in their order.
+/// Machines, and the messages between them in the order of sending.
 pub(super) struct Net {
     pub(super) machines: BTreeMap<Peer, Box<dyn Exchange>>,
     pub(super) queue: VecDeque<(Peer, Peer, Content)>,
@@ -94,7 +94,7 @@ pub(super) struct Net {
     pub(super) blamed: Vec<(Peer, Peer, Fault)>,
     pub(super) failed: BTreeSet<Peer>,
     pub(super) now: Time,
-    /// Pairs of a peer that failed and the peer that it names as the reason.
+    /// Pairs of peers: one that failed, and the peer that it suspects.
     pub(super) suspects: Vec<(Peer, Peer)>,
     /// Peers that each peer names, with the evidence.
     pub(super) named: Vec<(Peer, Vec<Peer>, Bytes)>,
@@ -139,7 +139,7 @@ impl Net {
         }
     }
 
-    /// Delivers all messages; `change` may alter a message of one peer to another.
+    /// Delivers all messages. `change` may alter them.
     pub(super) fn run(&mut self, mut change: impl FnMut(Peer, Peer, &mut Body, &mut Vec<u8>)) {
         for peer in self.machines.keys().copied().collect::<Vec<_>>() {
             self.give(peer, Input::Start);
@@ -150,7 +150,7 @@ impl Net {
         });
     }
 
-    /// Delivers all messages for which `change` returns true.
+    /// Delivers each message for which `change` returns true, and drops the others.
     pub(super) fn deliver(&mut self, mut change: impl FnMut(Peer, Peer, &mut Body, &mut Vec<u8>) -> bool) {
         while let Some((from, to, message)) = self.queue.pop_front() {
             let (mut body, data) = read(message).expect("what machines say can be read");
@@ -170,7 +170,7 @@ pub(super) fn expected() -> Answer {
     answer(owners().into_iter().map(|(peer, _)| rows(peer.0)))
 }
 
-/// Returns the labels that propagation over all rows in one place gives.
+/// Propagates labels over all rows in one place, and returns the result.
 fn answer(all: impl Iterator<Item = Rows>) -> Answer {
     let all: Vec<Rows> = all.collect();
     let values = all.iter().flat_map(|rows| rows.data.values().to_vec()).collect();
@@ -181,7 +181,7 @@ fn answer(all: impl Iterator<Item = Rows>) -> Answer {
     Reference::new(&plan(), &Codes::of(&data, &[4; 32], 64).expect("codes"), &labels).output
 }
 
-/// Returns the parties' shares, by their numbers.
+/// Returns the shares of the computing members by their numbers.
 pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     let party = |(peer, bytes): (&Peer, &Bytes)| {
         let (number, shares) = Computed::from_bytes(bytes).expect("a result").party?;
@@ -190,7 +190,7 @@ pub(super) fn computed(net: &Net) -> BTreeMap<u8, (Peer, Sealed)> {
     net.results.iter().filter_map(party).collect()
 }
 
-/// Returns members that get shares from the computing parties.
+/// Makes the machines with which members get shares from the computing members.
 pub(super) fn delivering(
     parties: &BTreeMap<u8, (Peer, Sealed)>,
     members: &[Peer],
@@ -246,15 +246,15 @@ fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
         }
         assert_eq!(net.blamed, []);
     }
-    // One party alone cannot deliver.
+    // One computing member alone cannot deliver.
     assert_eq!(deliver::senders(&trio.try_into().unwrap(), &[Peer(3), Peer(2)]), None);
 }
 
 #[test]
 fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words() {
     let mut net = Net::computing(&outs());
-    // Place 1 is peer 2: parties 1 (peer 1) and 0 (peer 3) have its share in words. It announces the same
-    // share.
+    // The owner at place 1 is peer 2. Computing members 1 (peer 1) and 0 (peer 3) get one of its shares as
+    // words.
     let mut words = Vec::new();
     net.run(|from, to, body, data| {
         if from == Peer(2) && matches!(body, Body::Part { what: What::Input, .. }) && to != Peer(0) {
@@ -265,8 +265,8 @@ fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words
     });
     assert!(words.len() == 2 && words[0] == words[1], "both copies are the same");
     assert_eq!((net.results.len(), &net.blamed), (5, &vec![]));
-    // The owner has codes of ones only and all labels on each row. It gets an output, and every other peer
-    // gets the same output as with an owner that really has such rows.
+    // The owner claims codes that are all ones, and every label for each row. It gets an output, and every
+    // other peer gets the same output as with an owner that really has such rows.
     let share = Mutex::new(Vec::new());
     let mut net = Net::computing(&outs());
     net.run(|from, to, body, data| match body {
@@ -369,18 +369,18 @@ fn two_parties_of_whom_one_was_lost_to_the_other_never_compute_together_again() 
         assert_eq!(net.blamed, []);
         computed(&net).values().map(|(peer, _)| *peer).collect()
     };
-    // The candidates are 3, 1, 0 and 4. One of two keeps the other apart: the later one goes.
+    // The candidates are 3, 1, 0 and 4. If one of two keeps the other apart, the later one does not compute.
     let outs = outs();
     outs[1].lock().unwrap().insert(Peer(0));
     assert_eq!(trio(&outs), [3, 1, 4].map(Peer));
-    // Two candidates keep the same one apart: it goes. The list of an owner that is not a candidate does not
-    // count.
+    // If two candidates keep the same one apart, that one does not compute. The list of an owner that is not
+    // a candidate is ignored.
     outs[3].lock().unwrap().insert(Peer(1));
     outs[0].lock().unwrap().insert(Peer(1));
     outs[2].lock().unwrap().insert(Peer(4));
     assert_eq!(trio(&outs), [3, 0, 4].map(Peer));
-    assert_eq!(*outs[4].lock().unwrap(), BTreeSet::new(), "nobody believes what another says of a third");
-    // No three are left: candidates that are apart name each other, and no other peer names anyone.
+    assert_eq!(*outs[4].lock().unwrap(), BTreeSet::new(), "only its own words count");
+    // No three are left. Candidates that are apart suspect each other, and no other peer suspects anyone.
     outs[3].lock().unwrap().insert(Peer(4));
     let mut net = Net::computing(&outs);
     net.run(|_, _, _, _| {});
@@ -418,7 +418,8 @@ fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_sa
         });
         let mut all = Vec::new();
         Net::new(machines).run(|from, to, body, data| {
-            // Round 0 has hashes of the announcements of owners, which share the same values here.
+            // Round 0 is left out. It has hashes of the owners' announcements, which are the same in both
+            // views here.
             let round = matches!(body, Body::Part { what: What::Round(1..), .. });
             if round && data.len() >= 16 {
                 all.push((from, to, data.clone()));
@@ -467,10 +468,11 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
     }
 }
 
-/// Parcels of a view: the computing parties, and the parcel of each owner for each of them.
+/// The computing members of a view, and the parcel of each owner for each of them.
 type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
 
-/// Makes the view `counter` without the peers `out`; owners draw fresh shares in each view, or keep them.
+/// Makes the view `counter` without the peers `out`. Owners draw fresh shares in each view if `fresh` is
+/// true, otherwise they keep them.
 fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     let machines = (0u16..5).map(|me| {
         let known = Excluded::default();
@@ -497,8 +499,8 @@ fn codes(peer: u16) -> Vec<u64> {
     (0..codes.rows()).flat_map(|row| codes.row(row).to_vec()).collect()
 }
 
-/// Returns the peers that can compute an owner's codes from its shares in several views: three shares, one
-/// of each number, add up to the codes.
+/// Returns the peers that can compute an owner's codes from the owner's shares in several views. They need
+/// three shares with different numbers, which add up to the codes.
 fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
     let mut found = BTreeSet::new();
     for peer in (0..5).map(Peer) {
@@ -528,7 +530,7 @@ fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
 
 #[test]
 fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_change_is_found() {
-    // Peer 1 is lost: peer 0 was party 2 and becomes party 1.
+    // Peer 1 is lost. Peer 0 had the number 2 among the computing members, and now has the number 1.
     let views = |fresh| [parcels_of_a_view(1, &[], fresh), parcels_of_a_view(2, &[Peer(1)], fresh)];
     let [first, second] = views(true);
     assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
@@ -553,7 +555,7 @@ fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who
     };
     let (first, again, other) = (view(1, 2), view(2, 2), view(3, 9));
     assert_eq!((first.blamed.len(), again.blamed.len()), (0, 0));
-    // The record of a party names the commitments that all owners made.
+    // The result of a computing member has the digest of all owners' commitments.
     let of = |net: &Net, peer: &Peer| Computed::from_bytes(&net.results[peer]).expect("a result");
     let made = owners().into_iter().map(|(owner, _)| (owner, of(&first, &owner).commitment));
     let digest = inputs_digest(made);

@@ -1,41 +1,41 @@
-//! Patience of an exchange: the peer that this one waits for, how long it waits, and the signs of life to
-//! others.
+//! Decides how long an exchange waits for a peer, and when it sends signs of life to the others.
 
 use crate::protocol::view::HEARTBEAT_MS;
 use crate::protocol::{Action, Step, Time};
 use crate::session::Peer;
 use crate::tasks::exchange::{Job, Vocabulary};
 
-/// Patience of one peer, checked every [`HEARTBEAT_MS`].
+/// The times that decide how long one peer waits. They are checked every [`HEARTBEAT_MS`].
 #[derive(Debug)]
 pub(super) struct Watch {
     patience_ms: u64,
     longest_ms: u64,
     started: Time,
-    /// Time at which something last came, and number of jobs that are running.
+    /// Time at which the last message or result of a job came.
     heard: Time,
     jobs: usize,
-    /// True if anything has moved here since the last heartbeat.
+    /// True if this peer has made progress since the last heartbeat.
     moved: bool,
-    /// Time of the last such movement.
+    /// Time of the last progress.
     progress: Time,
 }
 
 impl Watch {
-    /// Creates a watch: the longest silence is `patience_ms`, the longest duration of all `longest_ms`.
+    /// Creates a watch. `patience_ms` is the longest silence, and `longest_ms` the longest duration of the
+    /// exchange.
     #[must_use]
     pub(super) fn new(patience_ms: u64, longest_ms: u64) -> Self {
         let start = Time::default();
         Self { patience_ms, longest_ms, started: start, heard: start, jobs: 0, moved: false, progress: start }
     }
 
-    /// Notes that the exchange begins.
+    /// Records that the exchange begins.
     pub(super) fn start(&mut self, now: Time, step: &mut Step<Vocabulary>) {
         (self.started, self.heard) = (now, now);
         step.0.push(Action::SetTimer { at: now.plus_ms(HEARTBEAT_MS), timer: 0 });
     }
 
-    /// Notes that something came; `moves` if it is more than a sign of life.
+    /// Records that a message came. `moves` is true if it is more than a sign of life.
     pub(super) fn heard(&mut self, now: Time, moves: bool) {
         self.heard = now;
         if moves {
@@ -43,8 +43,8 @@ impl Watch {
         }
     }
 
-    /// Returns whether something has moved a short time ago. Then other messages may be under way, and an
-    /// exchange that takes too long is slow rather than stopped.
+    /// Returns whether there was progress a short time ago. In this case other messages may be in transit,
+    /// and an exchange that takes too long is slow rather than stopped.
     #[must_use]
     pub(super) fn is_moving(&self, now: Time) -> bool {
         now < self.progress.plus_ms(2 * HEARTBEAT_MS)
@@ -56,7 +56,7 @@ impl Watch {
         step.0.push(Action::Compute(job));
     }
 
-    /// Notes that the result of a job is there.
+    /// Records that the result of a job is here.
     pub(super) fn computed(&mut self, now: Time) {
         self.jobs -= 1;
         self.heard(now, true);
@@ -68,9 +68,9 @@ impl Watch {
         self.jobs > 0
     }
 
-    /// Handles a heartbeat. Returns the awaited peer at a stage of the exchange if this peer gives it up. A
-    /// peer that waits at an earlier stage gives up first, because the others wait for it. The second value
-    /// is true if the others must get a sign of life from this peer.
+    /// Handles a heartbeat. `waits` has the awaited peer and the stage of the exchange. Returns the awaited
+    /// peer if this peer gives it up. At an earlier stage a peer gives up sooner, because the others wait for
+    /// it. The second value is true if this peer must send the others a sign of life.
     pub(super) fn tick(
         &mut self,
         now: Time,
@@ -81,7 +81,7 @@ impl Watch {
         let given_up = waits.filter(|(stage, _)| {
             let patience = self.patience_ms + u64::from(*stage) * 2 * HEARTBEAT_MS;
             let silent = self.jobs == 0 && now >= self.heard.plus_ms(patience);
-            // A peer that keeps sending signs of life must not hold others for ever.
+            // A peer that sends only signs of life must not delay the others for ever.
             silent || now >= self.started.plus_ms(self.longest_ms)
         });
         let moved = std::mem::take(&mut self.moved) || self.jobs > 0;

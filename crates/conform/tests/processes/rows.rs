@@ -85,7 +85,9 @@ fn a_peer_with_other_units_is_warned_alone_and_leaves_before_its_counts_are_give
     let ended = swarm.wait_end(odd);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     let line = one_line(&ended);
-    for part in ["left before its rows were counted (--strict)", "other units?", "times as widely"] {
+    for part in
+        ["left before its rows were counted (--strict)", "other units?", "times the others' deviation"]
+    {
         assert!(line.contains(part), "{line}");
     }
     assert!(!swarm.told(odd, "warning").is_empty() || line.contains("feature"));

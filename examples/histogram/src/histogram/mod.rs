@@ -1,7 +1,7 @@
-//! The task `histogram`: the number of rows of all peers in each bin of single columns.
+//! The task `histogram`: how many rows of all peers lie in each bin, for one column at a time.
 //!
-//! Sums: the coin, and `bins`, the counts of all bins, column after column. The protections of every
-//! task add two more: the number of members with rows, and the means and spreads of the columns.
+//! Its sums are the coin and `bins`: the counts of all bins, column after column. As in every task, the
+//! protections add two sums: the number of members with rows, and the means and spreads of the columns.
 
 mod spec;
 mod task;
@@ -16,7 +16,7 @@ use flyswarm::tasks::{Aggregate, BuiltIn, Contents, Labels, OwnSlots, ResultFile
 use spec::HistogramSpec;
 use task::{FORMAT, Histogram};
 
-/// Entry of the task in the registry.
+/// The task in the registry.
 pub(crate) static KIND: TaskKind = TaskKind {
     has_classes: false,
     results: &[ResultFile { name: "a histogram", recognised, contents: Some(contents) }],
@@ -39,7 +39,7 @@ fn contents(bytes: &[u8]) -> Result<Contents, String> {
     Ok(Contents { kind: "histogram", digest: file.digest(), text: file.text(), json: file.json() })
 }
 
-/// Returns the built-in task with these parameters.
+/// Returns the task that is built in under this name, with these parameters.
 fn built_in(spec: &HistogramSpec) -> BuiltIn {
     let reveals =
         "how many rows of all peers lie in each bin; a small number tells that a peer has such a row";

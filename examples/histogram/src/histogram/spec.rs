@@ -7,16 +7,17 @@ use flyswarm::tasks::{BuiltIn, TaskKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Most edges of one column.
+/// Maximum number of edges of a column.
 const EDGES_LIMIT: usize = 10_001;
-/// Most bins of all columns, including those outside the outer edges.
+/// Maximum number of bins of all columns together, including the bins below the first and above the last
+/// edge.
 const BINS_LIMIT: usize = 1 << 20;
 
 /// Parameters of the task `histogram`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistogramSpec {
-    /// Columns to count, at least one.
+    /// The columns to count, at least one.
     pub(super) columns: Vec<Column>,
 }
 
@@ -24,14 +25,15 @@ pub(super) struct HistogramSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Column {
-    /// Name from `data.columns`.
+    /// Name of the column in `data.columns`.
     pub(super) name: String,
-    /// Edges of the bins, ascending: 2 to 10,001. A bin includes its lower edge, but not its upper edge.
+    /// Edges of the bins, in ascending order: 2 to 10,001 of them. A bin includes its lower edge, but not its
+    /// upper edge.
     pub(super) edges: Vec<f64>,
 }
 
 impl Column {
-    /// Returns the number of bins, including one below the first edge and one from the last edge on.
+    /// Returns the number of bins. One bin lies below the first edge, and one from the last edge on.
     pub(super) fn bins(&self) -> usize {
         self.edges.len() + 1
     }
@@ -112,18 +114,18 @@ impl Spec for HistogramSpec {
     }
 
     fn entries(&self) -> Vec<Field> {
-        // JSON of this shape has one encoding for each value.
+        // JSON of this shape has exactly one encoding for each value.
         vec![("histogram.columns", json!(self.columns).to_string().into_bytes())]
     }
 
     fn write_toml(&self, _data: &DataSpec, out: &mut String) -> fmt::Result {
         writeln!(
             out,
-            "# The columns that are counted, and the edges of their bins, ascending. A bin holds its"
+            "# The columns that are counted, and the edges of their bins, in ascending order. A bin includes its"
         )?;
         writeln!(
             out,
-            "# lower edge; one more bin lies below the first edge, and one from the last edge on."
+            "# lower edge. One more bin lies below the first edge, and one from the last edge on."
         )?;
         for Column { name, edges } in &self.columns {
             // A JSON string is also a TOML string.

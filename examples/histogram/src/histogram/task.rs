@@ -1,4 +1,4 @@
-//! Part of one peer in the task, and the file of the result.
+//! What one peer does in the task, and the file of the result.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use sha2::{Digest, Sha256};
 
 use super::spec::{Column, HistogramSpec};
 
-/// First field of the result's file.
+/// First field of the file of the result.
 pub(super) const FORMAT: &str = "flyswarm histogram";
 /// Slot of the counts.
 const BINS: u32 = 1;
 
-/// Part of one peer in the task.
+/// One peer in the task.
 #[derive(Debug)]
 pub(super) struct Histogram {
     session: String,
     spec: HistogramSpec,
     data: Arc<Dataset>,
     plan: Vec<Aggregate>,
-    /// Index of each counted column in a row.
+    /// For each counted column, its index in a row.
     places: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct File {
     columns: Vec<Counted>,
 }
 
-/// Counts of one column.
+/// The counts of one column.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counted {
@@ -50,7 +50,7 @@ struct Counted {
 }
 
 impl Histogram {
-    /// Makes a peer with these rows.
+    /// Makes the peer that has these rows.
     pub(super) fn new(
         session: &Session,
         spec: HistogramSpec,
@@ -79,7 +79,7 @@ impl Histogram {
         counts
     }
 
-    /// Returns the opened counts of each column.
+    /// Returns the counts of each column, if they are open.
     fn opened(&self, history: &History) -> Option<Vec<Vec<u32>>> {
         let (words, _) = history.vector(BINS)?.as_chunks::<4>();
         let mut words = words.iter().map(|&word| u32::from_le_bytes(word));
@@ -101,7 +101,7 @@ impl Task for Histogram {
 
     fn check(&self, _slot: u32, history: &History) -> Result<(), String> {
         let Some(opened) = self.opened(history) else { return Ok(()) };
-        // Every column counts the same rows.
+        // The counts of every column are over the same rows.
         let mut totals = opened.iter().map(|counts| counts.iter().copied().map(u64::from).sum::<u64>());
         let first = totals.next();
         match totals.all(|total| Some(total) == first) {
@@ -144,8 +144,8 @@ impl File {
         }
     }
 
-    /// Returns the SHA-256 of the JSON in one line. It is equal if and only if session, bins and counts
-    /// are equal.
+    /// Returns the SHA-256 of the JSON in one line. Two results have the same SHA-256 if and only if their
+    /// session, bins and counts are equal.
     pub(super) fn digest(&self) -> [u8; 32] {
         Sha256::digest(self.json().to_string()).into()
     }

@@ -1,4 +1,4 @@
-//! The sums over all peers against the counts of the same rows in one place, for random splits of the
+//! Compares the sums over all peers with the counts of the same rows in one place, for random splits of the
 //! rows.
 
 use bytes::Bytes;
@@ -26,12 +26,12 @@ fn session(peers: u8) -> Session {
     Session::parse(&text).unwrap()
 }
 
-/// Returns one value of a row.
+/// Takes one value from a row.
 type Value32 = fn(&(f32, f32)) -> f32;
 /// Rows of one peer.
 type Part = Vec<(f32, f32)>;
 
-/// Returns the result of a session whose peers have these rows.
+/// Runs a session whose peers have these rows, and returns its result.
 fn result(parts: &[Part]) -> Value {
     let session = session(parts.len() as u8);
     let built_in = built_in(&session).unwrap();
@@ -74,7 +74,7 @@ proptest! {
     ) {
         let mut parts = vec![Part::new(); peers];
         for (i, row) in rows.iter().enumerate() {
-            // Every peer has at least one row; `cuts` distributes the others.
+            // Every peer has at least one row. `cuts` decides which peers have the other rows.
             let to = if i < peers { i } else { cuts[i % cuts.len()] * (i + 1) };
             parts[to % peers].push(*row);
         }

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Writes a list that the model `m` in the folder was trained on the first `learnt` digits, with 20 more
-/// held out.
+/// Writes a list of training rows for the model `m` in the folder: the first `learnt` digits. 20 more rows
+/// are held out.
 fn has_learnt(folder: &Path, result: [u8; 32], learnt: usize) {
     let rows = crate::data::digits::digits().subset(&(0..learnt + 20).collect::<Vec<_>>());
     let mut known = LearntRows::new(result, [7; 32]);
@@ -20,7 +20,7 @@ fn a_report_on_rows_that_the_model_may_have_learnt_from_says_so_first() {
         let text = run_line(folder.path(), "report m --data d.csv --out r.html --force --json").unwrap();
         serde_json::from_str(&text).unwrap()
     };
-    // A model from elsewhere, or one that was copied without the file.
+    // The model comes from elsewhere, or was copied without the file.
     let (found, file) = (report(), folder.path().join("m.learnt-rows"));
     assert_eq!((&found["rows_learnt_from"], &found["rows_held_out"]), (&json!(null), &json!(null)));
     assert_eq!(found["warnings"][0], unknown(&format!("{} is not next to it", file.display())));

@@ -1,11 +1,12 @@
-//! All sites of a session use the same positive class for sensitivity, regardless of their own rows.
+//! Tests that all sites of a session use the same positive class for sensitivity, regardless of their own
+//! rows.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::data::Dataset;
 
-/// Returns the digits as two classes: `low` with fewer rows, and `high`.
+/// Returns the digits as two classes: `low`, which has fewer rows, and `high`.
 fn two_classes() -> Dataset {
     let data = crate::data::digits::digits();
     let labels = data.labels().iter().map(|&label| u16::from(label > 2)).collect();
@@ -26,8 +27,8 @@ fn site(low: usize, high: usize) -> String {
     })
 }
 
-/// Makes a folder with `m.model` (FlyNN), `n.safetensors` (a network that names `high`), and two sites'
-/// rows.
+/// Makes a folder with `m.model` (FlyNN), `n.safetensors` (a network that names `high` as the positive
+/// class), and the rows of two sites.
 fn folder() -> tempfile::TempDir {
     use flyswarm_learn::learner::{Architecture, Classifier, Network};
     let folder = tempfile::tempdir().unwrap();

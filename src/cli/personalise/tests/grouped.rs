@@ -1,4 +1,4 @@
-//! Rows of one patient must not be both stored and used for the comparison.
+//! Tests that rows of one patient are not both stored and used for the comparison.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use flyswarm_learn::learner::Classifier;
 
 use super::*;
 
-/// Returns four visits of each patient, which differ only slightly; the outcome depends on nothing.
+/// Returns four visits of each patient, which differ only slightly. The outcome is random.
 fn visits(patients: std::ops::Range<u32>) -> String {
     let mut state = 7 + patients.start;
     let mut draw = || {
-        // Numerical Recipes, "quick and dirty" generator.
+        // This is the "quick and dirty" generator of Numerical Recipes.
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(state >> 8) / f64::from(1u32 << 24)
     };
@@ -28,7 +28,7 @@ fn visits(patients: std::ops::Range<u32>) -> String {
     text
 }
 
-/// Returns an untrained network, for a table with this column of groups.
+/// Returns an untrained network for a table that has this group column.
 fn network(group: Option<&str>) -> Classifier {
     let columns = ["a", "b", "c"].map(|name| ColumnSpec::new(name.to_owned(), Kind::Number)).to_vec();
     let (label, group) = (Some("outcome".to_owned()), group.map(str::to_owned));
@@ -56,8 +56,8 @@ fn rows_in_turn_are_patients_in_turn() {
         told["accuracy"]["neighbours"].as_f64().unwrap()
     };
     let (seen, new) = (neighbours("bare", None), neighbours("grouped", Some("patient")));
-    assert!(seen > 0.95, "{seen}: visits of remembered patients");
-    assert!(new < 0.75, "{new}: new patients, by chance");
+    assert!(seen > 0.95, "{seen}: other visits of these patients are stored");
+    assert!(new < 0.75, "{new}: for new patients, the accuracy is that of chance");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A given description of columns if all rows are in one file: `tune`, `simulate`, `session new`.
+//! Tests commands that read all rows from one file with a given description of columns: `tune`, `simulate`,
+//! `session new`.
 
 use serde_json::Value;
 
@@ -33,7 +34,8 @@ fn tune_reads_rows_as_a_session_file_describes_them() {
     let folder = folder();
     std::fs::write(folder.path().join("map.toml"), "delimiter = \";\"\n").unwrap();
     let line = "tune rows.csv --label state --map map.toml --budget 0 --folds 2 --max-m 512 --json";
-    // The guess has five features: three levels, the number, and its missing indicator.
+    // Without a description, five features are guessed: three levels, the number, and an indicator for
+    // missing numbers.
     SAID.set(Some(Vec::new()));
     assert_eq!(features(&run_line(folder.path(), line).unwrap()), 5);
     let said = SAID.take().unwrap();
@@ -42,7 +44,11 @@ fn tune_reads_rows_as_a_session_file_describes_them() {
     let json = run_line(folder.path(), &line).unwrap();
     assert_eq!(features(&json), 2);
     let classes = &serde_json::from_str::<Value>(&json).unwrap()["classes"];
-    assert_eq!(*classes, serde_json::json!(["well", "ill"]), "in the order of the session file");
+    assert_eq!(
+        *classes,
+        serde_json::json!(["well", "ill"]),
+        "the classes are in the order of the session file"
+    );
     std::fs::write(folder.path().join("d.toml"), TABLE.replace("\"mid\", ", "")).unwrap();
     let error = run_line(folder.path(), &line).unwrap_err().to_string();
     assert!(error.contains("line 4, column \"stage\": found \"mid\""), "{error}");
@@ -57,7 +63,8 @@ fn simulate_reads_its_set_as_described_and_says_where_it_guessed() {
         );
         std::fs::write(folder.path().join("scenario.toml"), text).unwrap();
     };
-    // The label is not the last column, so a plain guess would use the number as the label and fail.
+    // The label is not the last column. So without a description, the number would be used as the label,
+    // which fails.
     scenario("columns_from = \"d.toml\"\n");
     let said = run_line(folder.path(), "simulate scenario.toml").unwrap();
     assert!(!said.contains("guessed"), "{said}");
@@ -102,7 +109,7 @@ fn a_session_takes_the_table_of_another_session_file() {
         (&*session.data.columns, &*session.data.classes),
         (&["stage", "fever"].map(String::from)[..], &["well", "ill"].map(String::from)[..])
     );
-    // The rows for finding settings are read with the same description.
+    // The rows for `--tuning` are read with the same description.
     std::fs::write(folder.path().join("map.toml"), "delimiter = \";\"\n").unwrap();
     new(" --from rows.csv --map map.toml --tuning 1 --force").unwrap();
     assert_eq!(Session::load(folder.path().join("s.toml")).unwrap().data.columns, session.data.columns);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Makes a folder with four visits of each of thirty patients, and the same without the patient.
+/// Makes a folder with two files: four visits of each of thirty patients, and the same visits without the
+/// patient column.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let visit = |row: usize| {
@@ -35,7 +36,7 @@ fn a_session_of_visits_is_drafted_with_its_group_column_and_refuses_rows_without
     assert!(error.contains("1 problem"), "{error}");
     let shown = run_line(folder.path(), "session show s.toml").unwrap();
     assert!(shown.contains("rows with the same \"patient\" are never split"), "{shown}");
-    // The settings are tried on whole patients.
+    // `--tuning` does not split the rows of a patient.
     new(folder.path(), "--from visits.csv --group patient --tuning 1").unwrap();
     let error = new(folder.path(), "--from visits.csv --group person").unwrap_err().to_string();
     assert!(error.contains("no column named \"person\" for --group"), "{error}");

@@ -1,4 +1,4 @@
-//! Fields by name, series of sessions, and settings from files.
+//! Tests fields that are set by name, series of sessions, and settings from files.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn the_next_session_of_a_series_has_the_old_ones_settings_and_its_id_as_parent()
     assert_ne!(second.run.id, old.run.id);
     let again = Session { name: old.name.clone(), run: old.run, ..second.clone() };
     assert_eq!(again, old, "nothing else changes");
-    // The third session, with one peer that joins, one that leaves, and other settings.
+    // In the third session, one peer joins, one leaves, and the settings are others.
     let settings = folder.path().join("best.toml");
     let lines = "# in [data]\nscaling = \"standard\"\ndensify = true\n\n[flynn]\nm = 300\ns = 4\nrho = 8\ngamma = 0.3\nscore = \"log\"\n";
     fs::write(&settings, lines).unwrap();
@@ -154,7 +154,7 @@ fn settings_come_from_a_file_or_from_rows() {
     let bad = write("bad.toml", "scaling = \"standard\"\n");
     let told = message(new(folder.path(), &["--settings", &bad, "--force"]));
     assert!(told.contains("bad.toml: line 1: missing field"), "{told}");
-    // Rows of two classes that are far apart.
+    // Makes rows of two classes that are easy to distinguish.
     let rows: String = (0..60)
         .map(|i| format!("{},{},{}\n", i % 2 * 10 + i % 7, i % 5, if i % 2 == 0 { "well" } else { "sick" }))
         .collect();

@@ -1,4 +1,4 @@
-//! Sessions of tests with five peers. Peers 1, 3 and 4 compute, in memory.
+//! Helpers for tests: sessions with five peers in memory. Peers 1, 3 and 4 compute.
 
 use bytes::Bytes;
 use flyswarm_mpc::shares::cells::{Rule, boxed};
@@ -41,7 +41,7 @@ pub(crate) fn value(slot: u32, members: &[u16]) -> Value {
     Value { sum, members, total: [0; 32], deals: [0; 32] }
 }
 
-/// Returns the sum of vectors of words of 4 or 8 bytes.
+/// Adds up vectors of words. Each word has `bytes` bytes, 4 or 8.
 pub(crate) fn sum_of(bytes: usize, vectors: &[Bytes]) -> Bytes {
     let word = |vector: &Bytes, at: usize| {
         let mut word = [0; 8];
@@ -53,7 +53,8 @@ pub(crate) fn sum_of(bytes: usize, vectors: &[Bytes]) -> Bytes {
     sums.flat_map(|sum| sum.to_le_bytes()[..bytes].to_vec()).collect()
 }
 
-/// Adds a slot with an exchange over `members`, who have these words. `words` has those of all peers.
+/// Adds a slot with an exchange over `members`. `words` has the words of all peers, in the order of the
+/// roster.
 pub(crate) fn exchange<T: Task>(
     tasks: &[T],
     histories: &mut [History],
@@ -103,7 +104,8 @@ pub(crate) fn computed<T: Task>(tasks: &[T], rule: &Rule, words: &[Vec<u64>]) ->
     histories
 }
 
-/// Adds a slot to all histories: the sum of the vectors of `members`, which `vector` makes.
+/// Adds a slot to all histories. `vector` makes the vector of each of the `members`, and the slot has their
+/// sum.
 pub(crate) fn add<T: Task>(
     tasks: &[T],
     histories: &mut [History],

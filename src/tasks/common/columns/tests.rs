@@ -14,7 +14,7 @@ fn rows(columns: &[&[f32]]) -> Dataset {
     Dataset::new(columns.len(), values, Vec::new(), Vec::new()).unwrap()
 }
 
-/// Returns the findings of the first of these peers after these sums are opened.
+/// Returns the findings of the first peer in `peers` after the sums of all of them are opened.
 fn told_by(sums: ColumnSums, peers: &[&Dataset]) -> Vec<Finding> {
     let mut all = vec![Wide::default(); sums.words(peers[0].features())];
     for words in peers.iter().map(|data| sums.of(*data)) {
@@ -39,7 +39,7 @@ fn a_file_in_other_units_is_found_by_its_owner_who_hears_what_to_do() {
     );
     assert_eq!(told(&[&good, &more]), []);
     // Factors of 1,000 and 1/1,000 are found. Pounds instead of kilograms are not found, because the values
-    // have such a wide spread.
+    // vary more than the two units differ.
     let remedy = "; if so, convert the values in a map file (--map): `factor` in [columns.NAME]";
     for factor in [1000.0, 0.001] {
         let grams = rows(&[&wave(40, 70.0 * factor, 3.0 * factor), &wave(40, 0.0, factor)]);
@@ -65,14 +65,17 @@ fn a_constant_is_odd_where_others_would_show_other_values() {
     let others = rows(&[&wave(100, 70.0, 3.0), &[[0.0; 99].as_slice(), &[1.0]].concat()]);
     let constant = rows(&[&[0.0; 100], &[0.0; 100]]);
     let found = told(&[&constant, &others]);
-    assert!(matches!(found[..], [(0, Anomaly::Constant(..))]), "a rare value may be absent: {found:?}");
-    assert_eq!(told(&[&rows(&[&[0.0; 9], &[0.0; 9]]), &others]), [], "too few rows to say");
+    assert!(
+        matches!(found[..], [(0, Anomaly::Constant(..))]),
+        "a peer with few rows may lack a rare value: {found:?}"
+    );
+    assert_eq!(told(&[&rows(&[&[0.0; 9], &[0.0; 9]]), &others]), [], "too few rows to compare");
 }
 
 #[test]
 fn honest_peers_with_classes_of_their_own_hear_of_no_other_units() {
     let data = digits();
-    // Each of ten peers has rows of two classes.
+    // Deals the rows so that each of ten peers has only two of the ten classes.
     let dealt = deal::by_classes(data.labels(), 10, 10, 2, &[1; 32]).unwrap();
     let parts: Vec<_> = dealt.iter().map(|rows| data.subset(rows)).collect();
     let mut units = 0;
@@ -80,12 +83,12 @@ fn honest_peers_with_classes_of_their_own_hear_of_no_other_units() {
         let order: Vec<_> = (0..parts.len()).map(|j| &parts[(i + j) % parts.len()]).collect();
         units += told(&order).iter().filter(|(_, odd)| !matches!(odd, Anomaly::Constant(..))).count();
     }
-    // At most 2 of 640 columns.
+    // At most 2 of the 640 columns of all peers may be reported.
     assert!(units <= 2, "{units}");
 }
 
-/// Returns five peers with a weight in kilograms and a temperature. The first has pounds, the second has
-/// codes in nine rows.
+/// Returns five peers with a weight in kilograms and a temperature. The first peer gives the weight in
+/// pounds. The second peer has codes instead of values in nine rows.
 fn pounds_and_codes() -> Vec<Dataset> {
     let peer = |number: usize| {
         let unit = if number == 0 { 2.2046 } else { 1.0 };
@@ -109,7 +112,7 @@ fn told_each(sums: ColumnSums, peers: &[Dataset]) -> Vec<Vec<Finding>> {
 fn codes_at_one_peer_hide_no_pounds_at_another() {
     let told = told_each(ColumnSums::Compared, &pounds_and_codes());
     assert!(matches!(told[0][..], [(0, Anomaly::Mean(..))]), "{:?}", told[0]);
-    // With sums over all rows alone, the weight looks right.
+    // If only the sums over all rows are opened, without typical rows, the weight in pounds is not found.
     let told = told_each(ColumnSums::Spreads, &pounds_and_codes());
     assert!(told[0].iter().all(|(column, _)| *column != 0), "{:?}", told[0]);
 }
@@ -118,7 +121,7 @@ fn codes_at_one_peer_hide_no_pounds_at_another() {
 fn codes_at_one_peer_raise_no_alarm_at_honest_ones() {
     let told = told_each(ColumnSums::Compared, &pounds_and_codes());
     assert_eq!(told[2..], [vec![], vec![], vec![]]);
-    // With sums over all rows alone, the honest temperatures spread too little.
+    // If only the sums over all rows are opened, the deviation of the honest temperatures seems too small.
     let alarms = told_each(ColumnSums::Spreads, &pounds_and_codes());
     assert!(alarms[2..].iter().all(|found| matches!(found[..], [(1, Anomaly::Scale(_))])), "{alarms:?}");
 }
@@ -148,7 +151,7 @@ fn a_value_that_is_rare_at_others_and_frequent_here_is_no_other_unit() {
 }
 
 proptest! {
-    /// The others' moments are the sum minus the own part.
+    /// A peer compares with the opened sum minus its own part. If it was not counted, it subtracts nothing.
     #[test]
     fn who_was_not_counted_compares_with_the_whole_sum(shift in -50.0f32..50.0) {
         let (own, other) = (rows(&[&wave(30, shift, 1.0)]), rows(&[&wave(80, 0.0, 1.0)]));

@@ -16,7 +16,7 @@ const COIN: [u8; 32] = [7; 32];
 const POOLED: [&str; 4] = ["fill_with = \"mean\"", "fill_with = \"mean\"", MOST, MOST];
 const MOST: &str = "fill_with = \"most-frequent\"";
 
-/// Returns a session with a column of each of four kinds, with these fills.
+/// Returns a session with four columns, one of each kind. `fills` says how each of them is filled.
 fn session(task: &str, fills: [&str; 4], min_contributors: u16) -> Session {
     // Rows of the task sketch have no classes.
     let classes = if task == "sketch" { "" } else { "classes = [\"a\", \"b\"]\n" };
@@ -49,7 +49,7 @@ fn session(task: &str, fills: [&str; 4], min_contributors: u16) -> Session {
     Session::parse(&text).unwrap()
 }
 
-/// A row: x in quarters, day, colour and stage, if present, and the class.
+/// A row: x in quarters, day, colour, stage and class. All but the class may be missing.
 type Row = (Option<i16>, Option<u16>, Option<usize>, Option<usize>, usize);
 
 fn read(session: &Session, rows: &[Row]) -> Loaded {
@@ -85,7 +85,7 @@ fn tasks(session: &Session, parts: &[Vec<Row>]) -> Vec<Arc<dyn Task>> {
     peers.map(task).collect()
 }
 
-/// Returns the opened vectors if all peers contribute to each of the first slots.
+/// Returns the opened vectors of the first `slots` slots if all peers contribute to each of them.
 fn federated(tasks: &[Arc<dyn Task>], slots: usize) -> Result<Vec<Bytes>, String> {
     let mut opened = vec![Bytes::copy_from_slice(&COIN)];
     for (slot, aggregate) in (0u32..).zip(tasks[0].plan()).take(slots).skip(1) {
@@ -105,7 +105,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     f64::from((values.iter().sum::<f64>() / values.len() as f64) as f32)
 }
 
-/// Returns the most frequent of `levels` levels, the first of equally frequent ones.
+/// Returns the most frequent of `levels` levels; in a tie, the first of them.
 fn most(levels: usize, values: impl Iterator<Item = usize>) -> usize {
     let values: Vec<usize> = values.collect();
     let count = |level: usize| values.iter().filter(|&&value| value == level).count();
@@ -129,7 +129,7 @@ proptest! {
     fn the_model_is_that_of_all_rows_filled_with_the_plain_mean_and_the_most_frequent_level(
         mut parts in prop::collection::vec(any_rows(), 3),
     ) {
-        // At least one peer has a value of each column.
+        // Makes sure that at least one peer has a value of each column.
         parts[0][0] = (Some(1), Some(10_000), Some(2), Some(1), 0);
         let pooled = session("flynn", POOLED, 1);
         let tasks = tasks(&pooled, &parts);
@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-/// Returns complete rows for the first `peers` peers. The others have no x.
+/// Returns complete rows for the first `peers` peers. The rows of the other peers have no x.
 fn with_x_at(peers: usize) -> Vec<Vec<Row>> {
     let part = |peer: usize| {
         vec![((peer < peers).then_some(3), Some(1), Some(0), Some(0), 0), (None, None, Some(0), None, 1)]
@@ -169,7 +169,7 @@ fn a_column_with_values_at_too_few_peers_ends_the_session_before_anything_of_it_
     for (peers, opens) in [(3, 6), (2, 2), (0, 2)] {
         let opened = federated(&tasks(&strict, &with_x_at(peers)), usize::MAX);
         if opens == 6 {
-            // The coin, values, fills, holders, moments, counts.
+            // The slots are the coin, values, fills, holders, moments and counts.
             assert_eq!(opened.unwrap().len(), opens);
         } else {
             let text = format!(
@@ -179,7 +179,7 @@ fn a_column_with_values_at_too_few_peers_ends_the_session_before_anything_of_it_
             assert_eq!(opened.unwrap_err(), text);
         }
     }
-    // A minimum of one also ends a session without any value.
+    // Even if the session requires only one peer, a session without any value ends.
     let loose = session("flynn", POOLED, 1);
     let error = federated(&tasks(&loose, &with_x_at(0)), usize::MAX).unwrap_err();
     assert!(error.starts_with("column \"x\": only 0 peers have values"), "{error}");
@@ -199,7 +199,7 @@ fn fills_are_not_summed_over_members_of_whom_too_many_are_gone() {
     };
     let history = History::over(&[value(0), value(1)], &opened);
     assert_eq!(tasks[0].allows(2, &history, &[Peer(0), Peer(1), Peer(2)]), Ok(()));
-    // One of the counted peers is gone, and it may be one of the two with values.
+    // One of the counted peers is gone. It may be one of the two peers with values.
     let error = tasks[0].allows(2, &history, &[Peer(0), Peer(1)]).unwrap_err();
     assert!(error.contains("peers have values, and 1 of them are gone"), "{error}");
 }
@@ -216,13 +216,13 @@ fn sums_that_are_those_of_no_values_end_the_session() {
         opened[2] = Wide::bytes(&fills).into();
         tasks[0].check(2, &History::of_vectors(&opened))
     };
-    assert_eq!(changed(&[(0, 3.into())]), Ok(()), "as it was");
+    assert_eq!(changed(&[(0, 3.into())]), Ok(()), "unchanged");
     assert!(changed(&[(0, 0.into())]).is_err(), "no value of x");
     assert!(changed(&[(0, (1 << 23).into())]).is_err(), "more values than rows");
     let mut large = [0; 64];
     large[16] = 1;
     assert!(changed(&[(1, Wide::from_le_bytes(large))]).is_err(), "a sum that three values do not have");
-    // Two columns of two words, three levels, two levels.
+    // The words are two columns of two words each, then three levels, then two levels.
     assert!(changed(&[(4, (1 << 23).into())]).is_err(), "more rows of a level than rows");
     assert!(changed(&[(4, Wide::from_le_bytes(large))]).is_err(), "a number of rows with more than 64 bits");
     assert!(changed(&[(7, 0.into()), (8, 0.into())]).is_err(), "no stage at all");
@@ -257,10 +257,10 @@ fn every_task_has_the_two_slots_and_forgets_what_it_would_without_them() {
     }
 }
 
-/// Covers the tasks whose sums do not follow from the session's id.
+/// Tests the tasks whose sums do not depend on the session's id.
 #[test]
 fn tune_and_sketch_open_for_filled_rows_what_they_open_where_these_constants_are_agreed_on() {
-    // At least one peer has a value of each column, and all values of a column are equal.
+    // At least one peer has a value of each column. All values of a column are equal.
     let constants = ["fill = 0.75", "fill = \"1970-01-02\"", "fill = \"u\"", "fill = \"I\""];
     for task in ["tune", "sketch"] {
         let (pooled, plain) = (session(task, POOLED, 1), session(task, constants, 1));

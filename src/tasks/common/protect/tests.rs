@@ -1,5 +1,4 @@
-//! Tests that a task without settings for protections has all of them, and that its other methods are
-//! called.
+//! Tests that a task has all protections by default, and that the wrapper calls all methods of the task.
 
 use std::collections::BTreeSet;
 
@@ -126,7 +125,7 @@ fn protected(probe: Probe, rows: Rows) -> Result<Protected, String> {
     Protected::new(Arc::new(probe), &session(), (Peer(0), rows), guards)
 }
 
-/// Returns the coin, the contributors, the moments and the bins, opened over all three peers.
+/// Returns a history with the slots coin, contributors, moments and bins, opened over all three peers.
 fn history(contributors: u32, moments: &[Wide]) -> History {
     let opened: [Bytes; 3] =
         [vec![1; 32].into(), contributors.to_le_bytes().to_vec().into(), Wide::bytes(moments).into()];
@@ -161,7 +160,7 @@ fn too_few_contributors_end_the_session_of_any_task() {
     assert!(task.check(1, &history(3, &[])).is_ok());
     let told = task.check(1, &history(2, &[])).unwrap_err();
     assert!(told.contains("only 2 peers have rows"), "{told}");
-    // One of three peers has left since.
+    // One of the three counted peers has left.
     let told = task.allows(3, &history(3, &[]), &[Peer(0), Peer(1)]).unwrap_err();
     assert!(told.contains("only 2 members") || told.contains("are gone"), "{told}");
     assert!(task.allows(3, &history(3, &[]), &[Peer(0), Peer(1), Peer(2)]).is_ok());

@@ -1,5 +1,5 @@
-//! Differential privacy of rounds: the promise of a session for one member, and the noise that it
-//! requires (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
+//! Differential privacy of rounds: the privacy bound that a session gives each member, and the noise that
+//! this bound requires (spec, section "Task fedavg", *Private rounds*; docs/privacy.md).
 
 use flyswarm_learn::privacy::gaussian::{concentrated, share_variance};
 
@@ -12,10 +12,11 @@ use serde_json::json;
 
 /// A share of 1 in the words of a round: 27 fractional bits.
 pub(crate) const WHOLE_SHARE: u32 = 1 << 27;
-/// Largest magnitude of a weight at the start of a round. The rest of a word's range, up to 16, is for
-/// their updates and the noise.
+/// Largest magnitude of a weight at the start of a round. The rest of a word's range, up to 16, is for the
+/// updates and the noise.
 pub(crate) const MOST_WEIGHT: f64 = 8.0;
-/// Standard deviations of the noise that must fit in a word; the probability beyond them is 2 in 10^23.
+/// Number of standard deviations of the noise that must fit in a word. The noise exceeds them with a
+/// probability of 2 in 10^23.
 const DEVIATIONS: f64 = 10.0;
 /// Range of `clip` in a private session.
 const CLIP: std::ops::RangeInclusive<f64> = 0.001..=4.0;
@@ -29,7 +30,7 @@ pub struct RoundNoise {
     pub delta: Ratio,
     /// The same bound as a budget of zero-concentrated differential privacy, in units of 10^-12.
     rho: u64,
-    /// Number of shares that make up the noise of a round.
+    /// Number of members whose noise together is the noise of a round.
     pub parties: u32,
     /// Number of rounds that share the budget.
     pub rounds: u32,
@@ -50,7 +51,7 @@ impl RoundNoise {
         self.rho
     }
 
-    /// Returns the longest update of a member, in the words of a round, if each of equal members has
+    /// Returns the largest length of a member's update in units of the words of a round, if every member has
     /// this share.
     #[must_use]
     pub fn longest(&self, share: u32) -> u64 {
@@ -59,8 +60,9 @@ impl RoundNoise {
         longest
     }
 
-    /// Returns the variance of a member's own noise on each word of such a round. The update of one
-    /// member may be replaced by any other, so the sensitivity is twice the longest update.
+    /// Returns the variance of the noise that a member adds to each word of such a round. If the update of
+    /// one member is replaced by any other, the sum changes by at most twice the longest update. This is the
+    /// sensitivity.
     ///
     /// # Errors
     /// Returns `None` if the variance is too large to be drawn. In a checked session it never is.
@@ -69,8 +71,8 @@ impl RoundNoise {
         share_variance(2 * self.longest(share), self.rounds, self.rho, self.parties)
     }
 
-    /// Returns the standard deviation of the noise on a weight in a round of this number of members, if
-    /// all train.
+    /// Returns the standard deviation of the noise on a weight, in a round in which this number of members
+    /// train.
     #[must_use]
     pub fn per_weight(&self, members: usize) -> f64 {
         let share = WHOLE_SHARE / u32::try_from(members.max(1)).unwrap_or(u32::MAX);
@@ -78,8 +80,8 @@ impl RoundNoise {
         (variance * members as f64).sqrt() / (f64::from(share) * members as f64)
     }
 
-    /// Returns the length of the noise on all weights after all rounds, divided by the greatest possible
-    /// length of the sum of updates. Above 1 the network learns little.
+    /// Returns a ratio: the expected length of the noise on all weights after all rounds, divided by the
+    /// largest possible length of the sum of all updates. If it is above 1, the network learns little.
     #[must_use]
     pub fn drowns(&self, members: usize, weights: usize) -> f64 {
         let rounds = f64::from(self.rounds);
@@ -87,15 +89,15 @@ impl RoundNoise {
     }
 }
 
-/// Forecasts the effect of a private session's noise on the network if all peers take part. Returns
-/// `None` for any other session.
+/// Forecasts the effect of a private session's noise on the network if all peers take part. Returns `None`
+/// for a session without this noise.
 pub(crate) fn forecast(session: &Session) -> Option<Forecast> {
     let spec = session.task.get::<FedavgSpec>()?;
     let (noise, weights, members) = (spec.noise(session)?, spec.weights(&session.data), session.roster.len());
     let (each, drowns) = (noise.per_weight(members), noise.drowns(members, weights));
     let length = each * (weights as f64).sqrt();
     let RoundNoise { epsilon, delta, rounds, clip, .. } = noise;
-    // True if the updates can be distinguished from the noise at all.
+    // True if the updates may be longer than the noise.
     let useful = drowns <= 1.0;
     let verdict = if useful { "" } else { ": of little use" };
     let text = format!(
@@ -114,7 +116,7 @@ pub(crate) fn forecast(session: &Session) -> Option<Forecast> {
 }
 
 impl FedavgSpec {
-    /// Returns the noise of the session; `None` if it is not private, or private without a delta.
+    /// Returns the noise of the session; `None` if the session is not private or has no delta.
     #[must_use]
     pub fn noise(&self, session: &Session) -> Option<RoundNoise> {
         let noise = session.privacy.noise?;
@@ -151,8 +153,8 @@ impl FedavgSpec {
             return refuse("fedavg.held_out", self.held_out, &limit);
         }
         let Some(rounds) = self.noise(session) else { return Ok(()) };
-        // The fewest counted members have the largest shares, and every peer of the roster may add
-        // noise.
+        // The noise is largest if each member has the largest possible share (in a session with the fewest
+        // members), and if every peer of the roster adds noise.
         let share = WHOLE_SHARE / u32::from(session.min_peers.max(1));
         let all = session.roster.len() as f64;
         let deviation =

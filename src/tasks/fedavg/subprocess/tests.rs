@@ -1,5 +1,5 @@
-//! Trainers that answer, and all the ways they can fail. Most are shell scripts, because the training
-//! itself does not matter here.
+//! Tests of trainers that answer correctly and of trainers that fail. Most of them are shell scripts that do
+//! not really train.
 
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ fn ask(trainer: &Subprocess, round: u32, start: &[f32]) -> Result<Answer, String
     trainer.train(&Order { network, tensors: &tensors, round, rounds: 3, start: &start, rows, settings })
 }
 
-/// Returns the answer of such a program for one round.
+/// Starts this command as a trainer, and returns its answer for one round.
 fn one(command: &str, limit: Duration) -> Result<Answer, String> {
     ask(&Subprocess::start(command, limit).unwrap(), 0, &network().1)
 }
@@ -148,7 +148,7 @@ fn text_on_standard_output_is_the_users_and_no_answer() {
     let noisy = SAME.replace("cp ", "echo 'epoch 1: loss 3'; printf 'half a line'; cp ");
     assert_eq!(one(&noisy, LONG).unwrap().seen, Batch { loss: 30.0, right: 45, rows: 60 });
     let closed = format!("exec >&-; {SAME}");
-    assert!(one(&closed, LONG).is_ok(), "a closed standard output does not matter");
+    assert!(one(&closed, LONG).is_ok(), "a trainer may close its standard output");
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn an_interrupt_ends_a_trainer_whose_answer_is_still_waited_for() {
     while !own.join("weights.safetensors").exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Like `end_all`, which would also end the trainers of other tests.
+    // Not `end_all`, because it would also end the trainers of other tests.
     end(|folder| folder == own);
-    assert!(!own.exists(), "although the thread still has the trainer");
+    assert!(!own.exists(), "the folder is removed although the thread still has the trainer");
     let error = waits.join().unwrap().unwrap_err();
     assert_eq!(error, "the trainer in round 1: it has ended (stopped)");
 }
@@ -187,7 +187,7 @@ fn an_interrupt_ends_a_trainer_whose_answer_is_still_waited_for() {
 fn a_loss_that_is_no_number_is_told_as_training_that_diverges() {
     for word in ["NaN", "Infinity"] {
         let error = one(&SAME.replace("0.5", word), LONG).unwrap_err();
-        let end = "its training diverges; try fedavg.rate = 0.01 in a new session";
+        let end = "the training diverges; try fedavg.rate = 0.01 in a new session";
         assert!(
             error.starts_with("the trainer in round 1: gave the loss ") && error.ends_with(end),
             "{error}"

@@ -1,10 +1,10 @@
-//! Sessions that end before the end of their plan.
+//! Tests of sessions whose training ends early.
 
 use flyswarm_learn::model::figures::{self, Sums};
 
 use super::*;
 
-/// Lines of a session that ends early because it memorises its few rows.
+/// Lines of a session that ends early because the network memorises the few rows.
 const BY_HEART: &str =
     "rounds = 30\nheld_out = 20\npatience = 2\nepochs = 30\nrate = 0.7\nschedule = \"constant\"";
 
@@ -44,7 +44,8 @@ fn hundred(peer: usize) -> Arc<Dataset> {
     Arc::new(digits().subset(&(100 * peer..100 * peer + 100).collect::<Vec<_>>()))
 }
 
-/// Makes four peers that memorise their rows; the last is away when predictions are summed.
+/// Runs a session of four peers whose network memorises their rows. The last peer is away when predictions
+/// are summed.
 fn ended() -> (Session, Vec<Arc<Dataset>>, Vec<Fedavg>, History) {
     let session = session(4, BY_HEART);
     let parts: Vec<_> = (0..4).map(hundred).collect();
@@ -76,7 +77,10 @@ fn a_session_that_ends_early_sums_the_predictions_of_its_result() {
     let before = federated_to(closing, &tasks, |_| (0..4).map(Peer).collect()).unwrap();
     assert!(tasks[0].ends(&history) && !tasks[0].ends(&before));
     let told = tasks[0].metrics(closing - 1, &before);
-    assert_eq!(told["best_round"], outcome.details["best_round"], "the event of the last round names it");
+    assert_eq!(
+        told["best_round"], outcome.details["best_round"],
+        "the event of the last round names the best round"
+    );
     assert!(told["held_out_loss"].as_f64() > Some(0.0));
     assert_eq!(tasks[0].row_use(closing, &history), RowUse::Included);
     assert_eq!(tasks[0].learnt_rows(&history).unwrap().len(), 80);
@@ -86,7 +90,7 @@ fn a_session_that_ends_early_sums_the_predictions_of_its_result() {
 fn a_peer_that_is_in_the_predictions_alone_has_learnt_no_rows() {
     let (_, _, tasks, history) = ended();
     let closing = history.committed() - 1;
-    // The peer looks as if it had been away in all rounds.
+    // Makes a history in which the peer was away in all rounds.
     let slots = (0..=closing).map(|slot| {
         let mut value = history.value(slot).unwrap().clone();
         value.members.retain(|&peer| peer != Peer(2) || slot < 3 || slot == closing);

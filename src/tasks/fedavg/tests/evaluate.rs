@@ -1,11 +1,12 @@
-//! The opened figures of held-out rows by class, against the result on the same rows in one place.
+//! Compares the opened figures of held-out rows by class with figures that are computed from the same rows in
+//! one place.
 
 use flyswarm_learn::model::figures::{Figures, Sums};
 
 use super::*;
 
-/// Makes a session over the digits with two classes: `zero` and `other`. The weights change, so that the
-/// result matters.
+/// Makes a session over the digits with two classes: `zero` and `other`. The learning rate is high enough to
+/// change the weights.
 fn two_classes(peers: u16, contributors: u16, lines: &str) -> Session {
     let text = text(peers, &format!("rounds = 4\nrate = 0.2\n{lines}"));
     let classes = text.lines().find(|line| line.starts_with("classes")).unwrap();
@@ -21,7 +22,7 @@ fn zeros(first: usize, rows: usize) -> Arc<Dataset> {
     Arc::new(part.with_labels(labels, vec!["other".into(), "zero".into()]).unwrap())
 }
 
-/// Returns the sums for a peer's held-out rows of the scored classes under a network.
+/// Computes the sums for a network and those of a peer's held-out rows that belong to scored classes.
 fn in_one_place(session: &Session, part: &Dataset, network: &Classifier, scored: [bool; 2]) -> Sums {
     let all = vec![0; part.rows()];
     let test = train_test(SplitRows::new(&all, None), spec(session).held_out, &COIN).test;
@@ -52,7 +53,7 @@ fn predictions_are_those_of_the_result_on_all_held_out_rows() {
         assert_eq!(found["pooled"]["swarm"], json!(expected));
         assert_eq!(found["headline"], json!(expected.headline("held-out rows")));
         assert!(outcome.summary.starts_with(&expected.headline("held-out rows")), "{}", outcome.summary);
-        // All peers name the class that is rarer in the whole pool.
+        // All peers use as positive class the one that is rarer over all peers.
         assert_eq!((expected.positive.unwrap().class.as_str(), network.positive()), ("zero", Some(1)));
         let own: Figures = serde_json::from_value(outcome.own.unwrap()["swarm"].clone()).unwrap();
         let alone = in_one_place(&session, &parts[1], &network, [true; 2]);
@@ -64,7 +65,7 @@ fn predictions_are_those_of_the_result_on_all_held_out_rows() {
 fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let session = two_classes(4, 3, "held_out = 40");
     let mut parts: Vec<_> = (0..4).map(|peer| zeros(100 * peer, 100)).collect();
-    // The last two hold out none of their few zeros.
+    // The last two peers have few zeros, and hold out none of them.
     for part in &mut parts[2..] {
         let held = train_test(SplitRows::new(&[0; 100], None), 40, &COIN).test;
         let labels = part.labels().iter().enumerate();
@@ -91,7 +92,7 @@ fn predictions_need_enough_members_that_hold_each_class_out() {
         let other = part.labels().iter().position(|&label| label == 1).unwrap();
         let rows: Vec<_> = (0..100).filter(|&row| row == other || part.labels()[row] == 0).collect();
         let train = train_test(SplitRows::new(&vec![0; rows.len()], None), 40, &COIN).train;
-        // The only zero of each of these two peers is used for training.
+        // Each of these two peers has only one zero, which is used for training.
         let mut rows = rows.into_iter().filter(|&row| row != other).collect::<Vec<_>>();
         rows.insert(train[0], other);
         *part = Arc::new(part.subset(&rows));
@@ -106,7 +107,8 @@ fn predictions_need_enough_members_that_hold_each_class_out() {
                 (privacy.min_contributors)";
     assert_eq!(tasks[0].allows(slot, &history, &members).unwrap_err(), told);
     assert_eq!(tasks[0].row_use(slot, &history), RowUse::Included);
-    // If the peer is lost before that slot, the figures of this class are missing, but no result is.
+    // If the peer is lost before that slot, the figures of this class are missing, but the session has a
+    // result.
     let history = federated(&tasks, |at| (u16::from(at + 2 > slot)..5).map(Peer).collect()).unwrap();
     let outcome = tasks[1].outcome(&history, 0).unwrap();
     assert!(Classifier::decode(&outcome.file).is_ok());
@@ -126,7 +128,7 @@ fn figures_that_no_rows_have_are_not_shown() {
     let slots = (0..=last).map(|slot| {
         let mut vector = history.vector(slot).cloned().unwrap_or_default().to_vec();
         if slot == last {
-            // A bin with one row.
+            // Changes the sum so that a bin has only one row.
             vector[4 * 8] = 1;
         }
         (history.value(slot).unwrap().clone(), vector.into())

@@ -1,10 +1,10 @@
-//! Tests that the rows of a group are all on one side of the split, including rows without labels.
+//! Tests that all rows of a group, including those without labels, are either held out or used for training.
 
 use super::*;
 use crate::data::Group;
 use crate::data::groups::in_both;
 
-/// Assigns the rows to groups; takes at most 61 rows.
+/// Assigns the rows to groups. It works for at most 61 rows.
 fn grouped(data: &Dataset, size: usize) -> Dataset {
     let group = |row: usize| Group::of(&(row * 7 % 61 / size).to_string());
     data.clone().with_groups((0..data.rows()).map(group).collect()).unwrap()

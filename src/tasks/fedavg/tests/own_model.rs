@@ -1,4 +1,4 @@
-//! Models that only their users know: lists of tensors of any name and type.
+//! Tests of models of the users' own: lists of tensors with any names and types.
 
 use std::sync::Mutex;
 
@@ -25,7 +25,7 @@ tensors = [
 ]
 "#;
 
-/// Values of each tensor in the order of the list.
+/// Makes the first values of each tensor.
 fn first(tensors: &[TensorSpec]) -> Values {
     let averaged =
         vec![0.5, -1.0, 2.0, 3.5, -0.25, 0.0, 70_000.0, 3.0, 1.5, 0.5, -2.0, 1.0, 0.125, -0.5, 10.0];
@@ -43,27 +43,27 @@ fn own_session(model: &str) -> (Session, Vec<u8>) {
     (Session::parse(&text(&hex::encode(own::digest(&file)))).unwrap(), file)
 }
 
-/// Adds the peer's number and the round to every number, also to those that are not averaged.
+/// A trainer that adds the peer's number and the round to every value, also to values that are not averaged.
 #[derive(Debug)]
 struct Adds {
     me: u16,
-    /// Added to the number at this place.
+    /// Adds this value to the number at this place.
     far: Option<(usize, f32)>,
     loss: f64,
-    /// Values of `local.scale` that it got, by round.
+    /// Value of `local.scale` that the trainer got in each round.
     got: Mutex<Vec<f64>>,
 }
 
 impl Trainer for Adds {
     fn train(&self, order: &Order<'_>) -> Result<Answer, String> {
         let step = f32::from(self.me) + order.round as f32;
-        // As a trainer does: by the file.
+        // Reads the weights from the file, as a trainer does.
         let mut values = open(&order.weights()).unwrap().values(order.tensors).unwrap();
         values.averaged.iter_mut().for_each(|number| *number += step / 8.0);
         if let Some((at, far)) = self.far {
             values.averaged[at] += far;
         }
-        assert_eq!(values.others[0][..], 7i64.to_le_bytes(), "the first value, in every round");
+        assert_eq!(values.others[0][..], 7i64.to_le_bytes(), "every round gets the first value");
         values.others[0] = Bytes::copy_from_slice(&99i64.to_le_bytes());
         let local = f64::from_le_bytes(values.others[1][..8].try_into().unwrap());
         self.got.lock().unwrap().push(local);
@@ -91,11 +91,16 @@ fn a_model_of_any_tensors_is_averaged_by_their_types_and_equal_at_every_peer() {
     let (session, file) = own_session(MODEL);
     let tasks = own_tasks(&session, &file, None, 0.5);
     let names: Vec<_> = tasks[0].plan().into_iter().map(|each| each.name).collect();
-    assert_eq!(names, ["coin", "holders", "rows", "round-1", "round-2", "round-3"], "no peer can test it");
+    assert_eq!(
+        names,
+        ["coin", "holders", "rows", "round-1", "round-2", "round-3"],
+        "no peer can test the model"
+    );
     let history = federated(&tasks, everybody).unwrap();
     let made: Vec<_> = tasks.iter().map(|task| task.outcome(&history, 0).unwrap()).collect();
     assert!(made.iter().all(|each| each.file == made[0].file && each.digest == own::digest(&each.file)));
-    // The same in one place, in binary64: the mean of the members by their rows, rounded to the types.
+    // Computes the same in one place in binary64: the mean over the members, weighted by their rows and
+    // rounded to the types.
     let tensors = &spec(&session).tensors;
     let shares = [15.0, 20.0, 25.0, 30.0].map(|rows| rows / 90.0);
     let mut expected: Vec<f64> = first(tensors).averaged.iter().map(|&number| f64::from(number)).collect();
@@ -123,12 +128,13 @@ fn a_model_of_any_tensors_is_averaged_by_their_types_and_equal_at_every_peer() {
     let found = open(&made[0].file).unwrap().values(tensors).unwrap();
     for (at, (found, expected)) in found.averaged.iter().zip(&expected).enumerate() {
         let tensor = of(at).unwrap();
-        // The shares are rounded down, the words to a unit, and the mean to binary32.
+        // The differences come from rounding: shares are rounded down, words to a unit, and the mean to
+        // binary32.
         let unit = 2f64.powi(-26) * tensor.range + expected.abs() * 2f64.powi(-22);
         let expected = typed(tensor, *expected);
         assert!((f64::from(*found) - expected).abs() <= unit, "{at} {}: {found} {expected}", tensor.name);
     }
-    assert_eq!(found.others, first(tensors).others, "the first values, as the file has them");
+    assert_eq!(found.others, first(tensors).others, "these values stay those of the file");
     let task = &tasks[3];
     let own = task.own.lock().unwrap().clone().unwrap();
     assert_eq!(own[0][..], 7i64.to_le_bytes());
@@ -189,7 +195,7 @@ fn weights_that_are_not_those_of_the_list_are_refused_by_tensor() {
         tensors.push(TensorSpec { name: "extra".into(), ..tensors[6].clone() });
         values.others.push(values.others[1].clone());
     });
-    assert_eq!(told, "has a tensor \"extra\", which the model has not");
+    assert_eq!(told, "has a tensor \"extra\" that the model does not have");
     let cut = &file[..file.len() - 1];
     assert_eq!(refused(cut, own::digest(cut)), "is cut off in local.scale");
     assert_eq!(refused(b"\x05", own::digest(b"\x05")), "is not a file in the format safetensors");
@@ -219,7 +225,7 @@ fn training_that_diverges_is_told_with_its_losses_and_a_rate_to_try() {
     let text = error(f32::NAN, 0.5);
     assert!(text.contains("has NaN as Conv 1.weight[0, 0]"), "{text}");
     let text = error(0.0, f64::NAN);
-    let end = "gave the loss NaN: its training diverges; try fedavg.rate = 0.005 in a new session";
+    let end = "gave the loss NaN: the training diverges; try fedavg.rate = 0.005 in a new session";
     assert!(text.ends_with(end), "{text}");
 }
 
@@ -242,7 +248,7 @@ fn a_list_of_tensors_survives_the_file_and_is_part_of_the_id() {
     ] {
         assert_ne!(changed(from, to), session.id(), "{from}");
     }
-    // The range of the session is that of each tensor without one, and the usual one is not in the id.
+    // A tensor without a range has the range of the session. The default range does not change the id.
     assert_eq!(changed("range = 16.0\n", "\n"), session.id());
     assert_eq!(
         Session::parse(&own_text(&format!("range = 16.0\n{MODEL}"), &session)).unwrap().id(),
@@ -272,7 +278,11 @@ fn a_list_that_cannot_be_trained_is_refused_by_tensor() {
         ("[2, 3]", "[2, -3]", "tensor \"Conv 1.weight\": shape is not a list of whole numbers"),
         ("[2, 3]", "[2, 0]", "tensor \"Conv 1.weight\" has the shape [2, 0]"),
         ("[2, 3]", "[65536, 65536]", "averaged numbers, at most 16777216 are possible"),
-        ("Conv 1.weight", "steps", "tensor \"steps\" has a name that is taken"),
+        (
+            "Conv 1.weight",
+            "steps",
+            "tensor \"steps\" has a name that another tensor has, or that is reserved",
+        ),
         ("Conv 1.weight", "", "needs a name of 1 to 256 bytes"),
         ("1048576.0", "1000.0", "has the range 1000, expected a power of two, 2^-20 to 2^40"),
         ("rule = \"average\", range = 1048576.0", "rule = \"average\", limit = 3", "unknown field \"limit\""),
@@ -333,7 +343,7 @@ fn a_built_in_network_is_such_a_list_and_its_range_follows_from_the_session() {
     };
     let far = weights(&usual).iter().zip(weights(&wide)).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(far > 0.0 && far < 1e-5, "{far}");
-    // A weight of 20 ended every session; now the session decides.
+    // With the default range, a weight of 20 is refused. With a wider range it is accepted.
     let start = |session: &Session| {
         let mut tasks = tasks(session, &parts);
         let count = tasks[0].plan.network.weights();
@@ -369,7 +379,7 @@ fn the_weights_of_each_round_and_a_peers_own_tensors_are_on_disk_until_the_resul
         told.ends_with(&format!("(fedavg.initial = \"{}\")", hex::encode(own::digest(&saved)))),
         "{told}"
     );
-    // The next session starts from them, and what was there before is still there.
+    // The next session starts from these weights, and the file from before is still there.
     let digests = [&file, &saved].map(|file| hex::encode(own::digest(file)));
     let next = Session::parse(&own_text(MODEL, &session).replace(&digests[0], &digests[1])).unwrap();
     let found = initial::beside(&folder.path().join("s.toml"), &next, spec(&next));
@@ -377,13 +387,17 @@ fn the_weights_of_each_round_and_a_peers_own_tensors_are_on_disk_until_the_resul
     let averaged = tasks[2].plan.made(2, &history).unwrap();
     assert_eq!(found.unwrap().unwrap().averaged.len(), averaged.len());
     assert_eq!(std::fs::read(out.with_extension("before.round")).unwrap(), file);
-    // A node that restarts gives its trainer the own tensors that it has learnt.
+    // After a restart, the trainer gets the peer's own tensors as they were learnt.
     let again = with(&Arc::new(RoundFile::beside(&out)));
     assert_eq!(again[2].start(averaged).others[1][..8], (1.0 + 2.0 * 2.0f64).to_le_bytes());
     let other = own_session(&MODEL.replace("rounds = 3", "rounds = 4"));
     let mut tasks = own_tasks(&other.0, &other.1, None, 0.5);
     tasks[2].kept = Some(kept.clone());
-    assert_eq!(tasks[2].start(Vec::new()).others, first(tensors).others, "of another session");
+    assert_eq!(
+        tasks[2].start(Vec::new()).others,
+        first(tensors).others,
+        "the tensors of another session are not used"
+    );
     kept.remove();
     assert!(!kept.path().exists());
 }

@@ -1,10 +1,11 @@
-//! The user's own trainer instead of the built-in learner.
+//! Tests of the user's own trainer, which replaces the built-in learner.
 
 use super::super::tensors::Values;
 use super::super::trainer::{Answer, Order};
 use super::*;
 
-/// Trains like the built-in learner, for the peer of this number. It fails in the given round, if any.
+/// A trainer of this peer that trains like the built-in learner. If a round is given, the trainer fails in
+/// it.
 #[derive(Debug)]
 struct LikeBuiltIn(u16, Option<u32>);
 

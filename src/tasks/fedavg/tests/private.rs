@@ -1,4 +1,4 @@
-//! Private rounds: bounded updates, noise of the stated size, and no other opened value.
+//! Tests of private rounds: updates are bounded, the noise has the stated size, and no other value is opened.
 
 use chacha20::rand_core::SeedableRng;
 
@@ -27,8 +27,8 @@ fn signed(bytes: &[u8]) -> Vec<i64> {
     bytes.as_chunks::<4>().0.iter().map(|&word| i64::from(i32::from_le_bytes(word))).collect()
 }
 
-/// Sums the coin, `rows` and the first rounds over these members; also returns the vectors of the last
-/// one.
+/// Sums the first `slots` slots (the coin, `rows` and rounds) over these members. Also returns the vectors of
+/// the last slot.
 fn summed(tasks: &[Fedavg], slots: u32, members: impl Fn(u32) -> Vec<Peer>) -> (History, Vec<Bytes>) {
     let mut opened = vec![(committed(0, &members(0)), Bytes::copy_from_slice(&COIN))];
     let mut vectors = Vec::new();
@@ -57,7 +57,7 @@ fn a_private_session_opens_noised_rounds_and_how_many_take_part_and_nothing_else
     assert_eq!(names, [("coin", false), ("rows", false), ("round-1", true), ("round-2", true)]);
     let everybody = |_: u32| (0..5).map(Peer).collect::<Vec<_>>();
     let (history, vectors) = summed(&tasks, 4, everybody);
-    assert_eq!(signed(history.vector(1).unwrap()), [5], "one each, whatever the rows");
+    assert_eq!(signed(history.vector(1).unwrap()), [5], "each peer counts as one, regardless of its rows");
     // After the weights, every member has the same words, which follow from the list of members.
     let weights = tasks[0].plan.network.weights();
     let share = (1 << 27) / 5;
@@ -91,11 +91,11 @@ fn a_round_is_the_bounded_updates_and_noise_of_the_variance_that_is_stated() {
     let opened = signed(history.vector(2).unwrap());
     let squares = opened.iter().zip(&plain).map(|(&word, plain)| (word as f64 - plain).powi(2));
     let found = squares.sum::<f64>() / plain.len() as f64;
-    // By hand: rho is 65.31388... over two rounds. A sum has at least three members, one of them may be
-    // curious, so two shares must make the full noise. Here five members add one share each.
+    // By hand: rho is 65.31388... over two rounds. A sum has at least three members. One of them may be
+    // curious, so the noise of the two others must be enough. Here five members add noise.
     let (rho, longest) = (65.313_889, (1u32 << 27) / 5);
     let stated = 5.0 * (2.0 * f64::from(longest)).powi(2) * 2.0 / (2.0 * rho * 2.0);
-    // 650 weights: one standard deviation of the mean of squares is 0.055.
+    // Over 650 weights, the standard deviation of the mean of squares is 0.055.
     assert!((found / stated - 1.0).abs() < 0.28, "{}", found / stated);
 }
 
@@ -108,7 +108,7 @@ fn a_member_that_does_not_train_adds_its_share_of_the_noise_all_the_same() {
     let (_, vectors) = summed(&tasks, 3, late);
     let words = signed(&vectors[4]);
     let weights = tasks[0].plan.network.weights();
-    assert_eq!(words[weights..], [0, 1, 4, 0], "it has no share of the mean");
+    assert_eq!(words[weights..], [0, 1, 4, 0], "this member has no share in the mean");
     let noise = tasks[0].plan.noise.unwrap().variance((1 << 27) / 4).unwrap() as f64;
     let found = words[..weights].iter().map(|&word| (word as f64).powi(2)).sum::<f64>() / weights as f64;
     assert!((found / noise - 1.0).abs() < 0.28, "{}", found / noise);
@@ -123,7 +123,7 @@ fn an_update_is_never_longer_than_the_bound_and_one_that_is_not_finite_is_none()
         let units = bounded(&vec![0.0; trained.len()], &trained, 1 << 20, longest);
         assert!(square(&units) <= i128::from(longest).pow(2), "{units:?} is longer than {longest}");
     }
-    // A short update does not change.
+    // An update that is short enough is not changed.
     assert_eq!(bounded(&[1.0, 1.0], &[1.25, 0.5], 8, 5), [2, -4]);
     for wild in [f32::NAN, f32::INFINITY] {
         assert_eq!(bounded(&[0.0, 0.0], &[wild, 1.0], 8, 5), [0, 0]);
@@ -170,7 +170,7 @@ fn a_member_that_is_killed_in_a_private_round_draws_nothing_again_and_all_have_t
     let session = private_session(5);
     let parts = parts(5);
     let swarm = crashed(&session, &parts, "sum", 4);
-    // Drawing a vector twice would be one of the violations.
+    // A peer that draws its noise twice would be reported as a violation.
     assert_eq!(swarm.checks.violations, []);
     assert_eq!(swarm.finished.len(), 5);
     let digests: std::collections::BTreeSet<_> =

@@ -15,11 +15,12 @@ use crate::session::{DataSpec, Session, SessionError};
 pub struct EvaluateSpec {
     /// Percent of the rows: 1 to 50. Default 20.
     pub held_out: u8,
-    /// Most rows that a peer holds out, in addition to one of each class: 1 to 1,000,000. Default 1,000.
+    /// Largest number of rows that a peer holds out, not counting one row of each class: 1 to 1,000,000.
+    /// Default 1,000.
     pub most: u32,
     /// True if the written model also learns from the held-out rows. Default true.
     pub learn_all: bool,
-    /// Number of the positive class (for sensitivity) if there are two classes; `None`: the rarer one.
+    /// Number of the positive class (for sensitivity) if there are two classes; If `None`, the rarer one.
     pub positive: Option<u16>,
 }
 
@@ -27,7 +28,7 @@ const HELD_OUT: Limit = Limit::new("evaluate.held_out", 1, 50);
 const POSITIVE: &str = "one of the two data.classes";
 const MOST: Limit = Limit::new("evaluate.most", 1, 1_000_000);
 
-/// The section as written.
+/// The section as it is written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {

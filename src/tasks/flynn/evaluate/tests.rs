@@ -1,5 +1,5 @@
-//! The pooled figures equal those of a computation on the rows in one place, for any distribution of the
-//! rows.
+//! Tests that the opened figures equal those of a computation on the rows in one place, for any distribution
+//! of the rows over the peers.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn session_of(
     Session::parse(&text).unwrap()
 }
 
-/// Sums each peer's predictions of its own held-out rows; `predict` takes the kept and the held-out
+/// Adds up the results of all peers. `predict` predicts the held-out rows of a peer from the peer's kept
 /// rows.
 fn each(parts: &[(Dataset, Dataset)], predict: impl Fn(&Dataset, &Dataset) -> Vec<u16>) -> Sums {
     let mut sum = Sums::empty(10, false);
@@ -73,7 +73,7 @@ proptest! {
         let opened = federated(&tasks).unwrap();
         let plan = &tasks[0].plan;
 
-        // In one place: the model of all kept rows, scored on all held-out rows.
+        // Computes in one place the model of all kept rows, and its scores on all held-out rows.
         let split: Vec<_> = tasks.iter().map(|task| task.parts(&opened).unwrap()).collect();
         for ((kept, held), all) in split.iter().zip(&parts) {
             prop_assert_eq!(kept.rows() + held.rows(), all.rows());
@@ -105,7 +105,7 @@ proptest! {
             Sums::of_stated(10, held.labels(), &scores, &model.confidences(&scores))
         };
         prop_assert_eq!(&found.swarm.words()[..100], &of_rows(&held).words()[..100]);
-        // Each peer shows only the bins that have enough of its rows.
+        // Each peer adds only the bins in which it has enough rows.
         let mut shown = Sums::empty(10, true);
         for (_, held) in split.iter().filter(|(_, held)| held.rows() > 0) {
             shown.add(&of_rows(held).shown());
@@ -122,15 +122,16 @@ proptest! {
         });
         prop_assert_eq!(&found.neighbours, &near);
 
-        // The written model has a matrix of its own. It learns from all rows unless the file sets
-        // `learn_all` to false.
+        // The final model has another matrix. It learns from all rows unless the file sets `learn_all` to
+        // false.
         let last = plan.model(&opened).unwrap();
         let learnt = if learn_all { &all } else { &kept };
         let expected = plan.scaled(learnt, coin, scaler).unwrap().with_calibration(losses.fit());
         prop_assert_eq!(last.digest(), expected.digest());
         prop_assert_ne!(last.sketch().parameters().seed, seed);
 
-        // The receipt has the figures of all peers; a peer's own stay in the outcome.
+        // The receipt has the figures of all peers. The figures of one peer are only in the peer's own
+        // outcome.
         let outcome = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
         let pooled = &outcome.details["evaluation"]["pooled"];
         prop_assert_eq!(pooled["swarm"]["rows"].as_u64().unwrap_or(0), held.rows() as u64);
@@ -156,7 +157,7 @@ proptest! {
             let own = protected(Arc::new(task), &session, me, rows)
                 .outcome(&History::of_vectors(&opened), 0).unwrap().own;
             let told = own.as_ref().map_or(Value::Null, |own| own["columns"].clone());
-            // If the session opens no spreads, no comparison is made up.
+            // If the session opens no deviations, the comparison has none.
             let known = compare || which == 2;
             let expected = known.then(|| Beside::moments(rows, &[], &pool).unwrap());
             prop_assert_eq!(told, json!(expected));
@@ -194,8 +195,8 @@ fn columns_are_told_of_without_being_judged_where_the_file_says_so_and_never_of_
     }
 }
 
-/// Makes two classes from the digits: `events` rows of the digit 0 and `others` of the other digits,
-/// dealt in turn.
+/// Makes two classes from the digits: `events` rows of the digit 0, and `others` rows of the other digits.
+/// The rows are dealt to the peers in turn.
 fn two_classes(peers: usize, events: usize, others: usize) -> (Vec<String>, Vec<Arc<Dataset>>) {
     let (data, classes) = (crate::data::digits::digits(), ["event", "none"].map(String::from).to_vec());
     let labels = data.labels();
@@ -210,8 +211,8 @@ fn two_classes(peers: usize, events: usize, others: usize) -> (Vec<String>, Vec<
     (classes, parts)
 }
 
-/// Issue 36: the report showed "+48.6 points" in green, although always "none" is right for 98 of 100
-/// rows.
+/// Issue 36: the report showed "+48.6 points" in green, although a model that always predicts "none" is right
+/// for 98 of 100 rows.
 #[test]
 fn eleven_events_in_seven_hundred_rows_are_too_few_to_say() {
     let (classes, parts) = two_classes(3, 11, 689);
@@ -232,7 +233,7 @@ fn eleven_events_in_seven_hundred_rows_are_too_few_to_say() {
         (&json!(outcome.summary), &json!([warning]))
     );
     assert_eq!(evaluation["pooled"]["swarm"]["positive"]["class"], "event");
-    // No peer holds out ten events, so the ranks are not opened.
+    // No peer holds out ten events, so the ranks of the predictions are not opened.
     assert_eq!(evaluation["pooled"]["swarm"]["auc"], Value::Null);
 }
 
@@ -247,7 +248,7 @@ fn two_classes_have_the_area_within_the_peers_and_a_positive_class() {
     assert_eq!(pooled["positive"]["class"], "none");
     assert_eq!(outcome.own.as_ref().unwrap()["swarm"]["positive"]["class"], "none");
     assert!(outcome.summary.contains("; always \"none\": 0.50, "), "{}", outcome.summary);
-    // Computed pair by pair over the rows of one peer.
+    // Computes the AUC from all pairs of rows of one peer.
     let plan = &tasks[0].plan;
     let counts = Counts::from_le_bytes(plan.opened(LEARNT, &opened).unwrap(), 2, 64).unwrap();
     let sketch = plan.sketch(Plan::seed_of_scores(&opened).unwrap()).unwrap();
@@ -296,15 +297,16 @@ fn a_class_that_too_few_hold_out_is_scored_by_nobody() {
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == SCORES).unwrap() as u32;
     let members = [Peer(0), Peer(1), Peer(2)];
     assert_eq!(tasks[0].allows(slot, &history, &members), Ok(()));
-    // All three hold out rows of classes 5 to 9, so all must be present.
+    // All three peers hold out rows of classes 5 to 9, and three are required. So all of them must be
+    // present.
     assert!(plan.allows_held_out(slot, &history, &members[..2]).is_err_and(|text| text.contains("class 5")));
     assert_eq!(plan.allows_held_out(slot + 1, &history, &members[..2]), Ok(()));
 }
 
 #[test]
 fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() {
-    // All four have rows of every class. The fourth has a single row of class 0, and does not hold it
-    // out.
+    // All four peers have rows of every class. The fourth peer has only one row of class 0, which it does not
+    // hold out.
     let session = session(4, 3, "\"none\"", "");
     let mut parts = parts(&[200, 200, 200, 300]);
     let first = (0..300).find(|&row| parts[3].labels()[row] == 0).unwrap();
@@ -317,13 +319,14 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
     let plan = &tasks[0].plan;
     assert_eq!(holders::holding_out(&session, plan.holders(), &opened), [3, 4, 4, 4, 4, 4, 4, 4, 4, 4]);
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == SCORES).unwrap() as u32;
-    // Without the first, three holders of every class are left: enough for every other sum.
+    // Without the first peer, three peers with rows of every class are left. This is enough for every other
+    // sum.
     let members = [Peer(1), Peer(2), Peer(3)];
     let refused = tasks[0].allows(slot, &history, &members).unwrap_err();
     let told = "class 0: only 3 peers hold out rows, and 1 of them are gone; the session requires 3 \
                 (privacy.min_contributors)";
     assert_eq!(refused, told);
-    // The fourth holds out as many rows as the others, so these other sums work without the first.
+    // The fourth peer holds out as many rows as the others, so the other sums work without the first peer.
     for other in [slot - 2, slot - 1, slot + 1] {
         assert_eq!(tasks[0].allows(other, &history, &members), Ok(()), "slot {other}");
     }
@@ -332,8 +335,8 @@ fn scores_are_not_summed_where_too_few_are_left_that_hold_rows_of_a_class_out() 
 
 #[test]
 fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
-    // Three peers need 4 held-out rows each to make 10. Each peer holds out one row of each class and
-    // little else.
+    // Three peers must hold out 4 rows each to have 10 together. With 1 %, each peer holds out one row of
+    // each class and few more.
     let session = session(3, 3, "\"none\"", "held_out = 1");
     let opened_by = |parts: &[Arc<Dataset>]| {
         let tasks = tasks(&session, parts);
@@ -344,7 +347,7 @@ fn no_calibration_is_fitted_where_too_few_peers_hold_rows_out() {
     let plan = &tasks[0].plan;
     assert_eq!((plan.many(), plan.holding_many_out(&opened)), (4, 3));
     assert!(calibration.is_some() && plan.opened_losses(&opened).rows() >= 30);
-    // All three must be in the sum.
+    // All three peers must be members of the sum.
     let slot = plan.aggregates().iter().position(|aggregate| aggregate.name == CALIBRATION).unwrap() as u32;
     let history = History::over(&[value(0, &[0, 1, 2]), value(1, &[0, 1, 2])], &opened);
     let told = "only 3 peers hold out 4 rows, and 1 of them are gone; the session requires 3 \
@@ -367,8 +370,8 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
     let slot = tasks[0].plan().iter().position(|aggregate| aggregate.name == SCORES).unwrap();
     let good = tasks[0].outcome(&History::of_vectors(&opened), 0).unwrap();
     assert_eq!(good.details["evaluation"]["contradictory"], false);
-    // A member that adds rows to one table alone is noticed. So is a member that claims more correct
-    // rows.
+    // If a member adds rows to only one table, the sums contradict each other. The same is true if it claims
+    // more correct rows than there are.
     for word in [0, 100, 130, 240, 330, 331, 333] {
         let mut bytes = opened[slot].to_vec();
         bytes[8 * word] = bytes[8 * word].wrapping_add(100);
@@ -380,8 +383,8 @@ fn figures_that_contradict_each_other_are_not_shown_and_the_session_goes_on() {
         assert_eq!((told.file, &told.details["evaluation"]["pooled"]), (good.file.clone(), &Value::Null));
         opened[slot] = honest;
     }
-    // More rows that only one model predicts correctly than rows that this model predicts correctly in
-    // total, on both sides.
+    // For both predictors, more rows are claimed to be predicted correctly by this predictor alone than by
+    // this predictor in total.
     let mut bytes = opened[slot].to_vec();
     for word in [330, 331] {
         bytes[8 * word + 5] = 1;
@@ -402,7 +405,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let private = private.replace("check_columns = true", "check_columns = false");
     assert!(Session::parse(&private).unwrap_err().to_string().contains("[evaluate]"));
     assert_eq!(Session::parse(&session.to_toml()).unwrap(), session);
-    // A positive class must be one of the two.
+    // The positive class must be one of the two classes.
     let two = ["a", "b"].map(String::from);
     let of_two = session_of(&two, 3, 1, "\"none\"", "positive = \"b\"");
     assert_eq!(Session::parse(&of_two.to_toml()).unwrap(), of_two);
@@ -414,7 +417,7 @@ fn evaluation_is_refused_where_peers_are_drawn_or_noise_is_added() {
     let error =
         Session::parse(&session.to_toml().replace("learn_all", "positive = \"1\"\nlearn_all")).unwrap_err();
     assert!(error.to_string().contains("evaluate.positive"), "{error}");
-    // The limits also hold if no file was read.
+    // The limits also apply to a session that was not read from a file.
     let usual = EvaluateSpec::default();
     for (evaluate, told) in [
         (EvaluateSpec { held_out: 51, ..usual }, "evaluate.held_out is 51, must be 1 to 50"),

@@ -1,4 +1,4 @@
-//! Checks when messages leave, and runs schedules with random faults (`tests/security/xclp-audit.md`).
+//! Checks when messages are sent, and runs schedules with random faults (`tests/security/xclp-audit.md`).
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use crate::protocol::view::{self, Order, Report};
 /// Messages that are recorded, in the order of sending.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
-    /// Shares that open the sum of a slot: the committee of the slot has decided.
+    /// Shares that open the sum of a slot. The committee has decided this slot.
     Decided(u32),
     /// Share of an output, in the exchange of a slot.
     Output(u32),
@@ -29,8 +29,8 @@ fn seen(message: &Message) -> Option<Seen> {
     }
 }
 
-/// Counts the shares of an output that leave before the slot `computed` is decided, or in another
-/// exchange than the last one.
+/// Counts the shares of an output that are sent before the slot `computed` is decided, or in an exchange
+/// other than the last one.
 fn early(trace: &[Seen], computed: u32) -> usize {
     let outputs = trace.iter().enumerate().filter(|(_, seen)| matches!(seen, Seen::Output(_)));
     let decided = |at: usize| trace[..at].contains(&Seen::Decided(computed));
@@ -41,8 +41,8 @@ fn early(trace: &[Seen], computed: u32) -> usize {
 fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_and_blamed() {
     const COMPUTED: u32 = 2;
     for planted in [false, true] {
-        // With this seed three candidates are left after the blame. With some other seeds the session
-        // ends there.
+        // With this seed, three candidates are left after one is blamed. With some other seeds, too few are
+        // left and the session ends.
         let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 1, spec());
         let trace = Arc::new(Mutex::new(Vec::new()));
         let of_all = trace.clone();
@@ -51,7 +51,8 @@ fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_a
             false
         }));
         if planted {
-            // A computing peer sends its current shares as a share of the output, in the first exchange.
+            // In the first exchange, a computing member sends its current shares as if they were shares of
+            // the output.
             lab.net.liars.extend((0..5).map(Peer));
             let (of_all, mut told) = (trace.clone(), false);
             lab.net.rewrite = Some(Box::new(move |_, _, message| {
@@ -77,7 +78,7 @@ fn no_share_of_an_output_leaves_before_the_decision_and_one_that_does_is_found_a
     }
 }
 
-/// Crashes one or two peers at random points of the exchanges, temporarily or for good.
+/// Crashes one or two peers at random times during the exchanges, for a while or for good.
 fn schedule(seed: u64) -> bool {
     let mut stream = Stream::new(&seed.to_le_bytes(), "schedule", &[]);
     let mut lab = lab(&[6, 7, 5, 8, 0], Scaling::None, seed, spec());

@@ -1,4 +1,5 @@
-//! A class counts as having no labels if too few owners gave labels of it. An owner has a limit on its rows.
+//! Tests two limits: a class counts as having no labels if too few owners gave labels of it, and an owner may
+//! have only a limited number of rows.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,16 +10,15 @@ use crate::protocol::record::Value;
 use crate::protocol::sum_id::SumId;
 use crate::tasks::xclp::Plan;
 
-/// Makes a lab with peers 0 to 3, each with ten rows, and peer 4 without rows. At least `fewest` owners must
-/// have labels of a class. Every fourth row has the class of its digit, the others are of class 0 or 1. A row
-/// keeps its label if `keeps` is true for its owner and class.
+/// Makes a lab with peers 0 to 3, each with ten rows, and peer 4 without rows. The session requires `fewest`
+/// owners with labels of each class. Every fourth row has its digit as its class, the other rows have class 0
+/// or 1. A row keeps its label if `keeps` returns true for its owner and class.
 fn lab_keeping(fewest: u16, seed: u64, keeps: impl Fn(usize, u16) -> bool) -> Lab {
     let mut lab = lab_of(fewest, &[10, 10, 10, 10, 0], Scaling::None, seed, spec());
     let (mut tasks, all) = (Vec::new(), digits());
     for (peer, first) in [0, 10, 20, 30, 40].into_iter().enumerate() {
         let rows = if peer < 4 { first..first + 10 } else { first..first };
         let part = all.subset(&rows.collect::<Vec<_>>());
-        // Every fourth row keeps its digit as the label. The other rows get class 0 or 1.
         let label = |(row, &label): (usize, &u16)| {
             let label = if row % 4 == 0 { label } else { (row % 2) as u16 };
             keeps(peer, label).then_some(label)
@@ -41,8 +41,8 @@ fn owners_of(lab: &Lab, class: u16, peers: &[Peer]) -> usize {
     peers.iter().filter(|peer| lab.tasks[peer.index()].labels().contains(&Some(class))).count()
 }
 
-/// Returns two answers to each owner: those of the session, and those computed in one place from files
-/// without labels of the classes `without`.
+/// Returns two lists of answers to the owners: those of the session, and those computed in one place after
+/// labels of the classes `without` were removed.
 fn told_and_stripped(lab: &Lab, owners: &[Peer], without: &[u16]) -> [Vec<Vec<RowLabel>>; 2] {
     let histories = histories(&lab.net);
     let stripped = |peer: &Peer| {
@@ -69,7 +69,7 @@ fn a_class_with_one_labelled_row_is_as_if_it_had_none() {
     assert_eq!((rare.len(), lab.tasks[1].labels().iter().filter(|label| **label == Some(8)).count()), (1, 1));
     let [told, stripped] = told_and_stripped(&lab, &owners, &rare);
     assert_eq!(told, stripped);
-    // It makes a difference: if the label counts, other owners get other answers.
+    // If this label counted, other owners would get other answers.
     let planes = xclp::planes(&lab.session, &histories(&lab.net)[&Peer(0)]).unwrap();
     let tasks: Vec<&Xclp> = owners.iter().map(|peer| &*lab.tasks[peer.index()]).collect();
     assert_ne!(Xclp::pooled(&tasks, &planes, None, &[]).unwrap().0, stripped);
@@ -83,7 +83,7 @@ fn a_class_with_one_labelled_row_is_as_if_it_had_none() {
         assert_eq!(outcome.warnings, [line], "{peer}");
         assert_eq!(outcome.details["classes_without_labels"], serde_json::json!([line]));
     }
-    // The owner's file still has the label as given, and it is not disputed.
+    // The owner's file still has the given label, which is not disputed.
     let text = String::from_utf8(outcome(1).file).unwrap();
     let given: Vec<&str> = text.lines().filter(|line| line.starts_with("8,")).collect();
     assert_eq!(given.len(), 1);
@@ -92,7 +92,7 @@ fn a_class_with_one_labelled_row_is_as_if_it_had_none() {
 
 #[test]
 fn with_enough_owners_every_label_counts_and_nothing_is_said() {
-    // The session requires two owners and class 8 has two, or it requires one and class 8 has one.
+    // Class 8 has as many owners as the session requires: two, or one.
     for (fewest, owners_of_8) in [(2, 2), (1, 1)] {
         let mut lab = lab_keeping(fewest, 2, |peer, label| label < 2 || label == 8 && peer < owners_of_8);
         lab.net.run(120_000);
@@ -106,7 +106,8 @@ fn with_enough_owners_every_label_counts_and_nothing_is_said() {
 
 #[test]
 fn a_class_that_has_lost_an_owner_may_count_as_none_and_nobody_is_blamed_for_its_commitment() {
-    // Peers 0 to 2 have labels of class 0, peers 0 to 3 of class 1. Three owners are required. One is lost.
+    // Peers 0 to 2 have labels of class 0, and peers 0 to 3 have labels of class 1. Three owners are
+    // required, and one is lost.
     let mut lab = lab_keeping(3, 12, |peer, label| label == 1 || label == 0 && peer < 3);
     let victim = lab.kill_for_good(|body| part(body, What::Input));
     let left: Vec<Peer> = (0..4).map(Peer).filter(|peer| *peer != victim).collect();
@@ -119,7 +120,7 @@ fn a_class_that_has_lost_an_owner_may_count_as_none_and_nobody_is_blamed_for_its
     assert_eq!(*told, [line]);
 }
 
-/// Returns the history of the slots before `computed`. All peers took part in them.
+/// Makes a history of the slots before `computed`. All peers were members of them.
 fn opened(words: &[u32]) -> History {
     let all: Vec<Peer> = (0..5).map(Peer).collect();
     let value = |slot: u32| Value {
@@ -142,7 +143,7 @@ fn by_default_an_owner_brings_at_most_500_rows() {
     };
     assert!(task(500).is_ok());
     assert_eq!(task(501).unwrap_err(), "501 rows, the session allows an owner at most 500 (xclp.most_rows)");
-    // The check of the numbers of rows that other peers claim.
+    // Checks the limit on the numbers of rows that other peers claim.
     let plan = Plan::new(session, spec());
     let check = |rows: u32| plan.check(1, &opened(&[[500, rows, 500, 0, 0].as_slice(), &[0; 10]].concat()));
     assert_eq!(check(500), Ok(()));
@@ -174,8 +175,9 @@ proptest! {
             let has = |peer: &Peer| labels[peer.index()].contains(&Some(class));
             let have = all.iter().filter(|peer| has(peer)).count();
             let here = left.iter().filter(|peer| has(peer)).count();
-            // Perhaps all lost peers had labels of a class. It counts only if at least `fewest` of the other
-            // peers have labels even then. If the session requires one owner, every class counts.
+            // All lost peers may have had labels of the class. So the class counts only if `fewest` peers are
+            // left after all lost peers are subtracted. If the session requires only one owner, every class
+            // counts.
             let counts = !without.contains(&class);
             prop_assert!(!counts || here >= usize::from(fewest) || fewest == 1);
             prop_assert_eq!(counts, fewest == 1 || have >= gone + usize::from(fewest));

@@ -1,4 +1,4 @@
-//! Each share of an output arrives twice.
+//! Tests the comparison of the two copies of each share of an output.
 
 use std::sync::Mutex;
 
@@ -41,7 +41,7 @@ fn an_owner_that_got_different_copies_uses_nothing_and_says_whose_they_are() {
         assert!(names.split(" and ").any(|name| name == format!("peer-{}", liar.0)), "{text}");
         assert!(rest.ends_with("follow the protocol, and nothing of it was used"), "{text}");
     }
-    // The public number of rows that got answers.
+    // The opened number of rows that got an answer.
     let answered = histories[&Peer(0)].vector(3).unwrap().to_vec();
     assert_eq!(answered, 36u32.to_le_bytes());
 }

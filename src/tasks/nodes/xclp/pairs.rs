@@ -1,4 +1,4 @@
-//! Runs whole sessions with shares of distances that every two owners make.
+//! Runs whole sessions in which every two owners make shares of their distances.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

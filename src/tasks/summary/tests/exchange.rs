@@ -1,4 +1,5 @@
-//! The slots of a session after the exchange: what opens, and what a party that deviates can do.
+//! Tests the slots of a session after the exchange: what is opened, and what a computing member that deviates
+//! can do.
 
 use bytes::Bytes;
 
@@ -22,7 +23,8 @@ fn computed(rows: &[Vec<Vec<f32>>]) -> (Vec<Summary>, Vec<History>) {
     (tasks, histories)
 }
 
-/// Adds a slot to all histories: the sum of the vectors of `members`; `change` changes that of peer 3.
+/// Adds a slot with the sum of the vectors of `members` to all histories. `change` alters the vector of peer
+/// 3.
 fn add(
     tasks: &[Summary],
     histories: &mut [History],
@@ -56,7 +58,11 @@ fn the_opened_file_is_that_of_the_pooled_rows_also_without_one_party() {
         add(&tasks, &mut histories, 2, &[0, 1, 2, 3, 4], |_| {}).expect("the pattern");
         add(&tasks, &mut histories, 3, here, |_| {}).expect("the cells");
         let outcome = tasks[2].outcome(&histories[2], 0).expect("an outcome");
-        assert_eq!(outcome.warnings.is_empty(), here.len() == 5, "copies of one party alone are a warning");
+        assert_eq!(
+            outcome.warnings.is_empty(),
+            here.len() == 5,
+            "copies that were not compared cause a warning"
+        );
         files.push(serde_json::from_slice::<serde_json::Value>(&outcome.file).expect("JSON"));
     }
     assert_eq!(files[0], files[1]);
@@ -92,7 +98,7 @@ fn a_changed_copy_of_a_share_ends_the_session_and_names_both_who_hold_it() {
 fn a_party_that_gives_nothing_and_two_that_are_gone_end_the_session() {
     let (tasks, mut histories) = computed(&some_rows());
     let error = add(&tasks, &mut histories, 2, &[0, 1, 2, 3, 4], |vector| vector.fill(0)).unwrap_err();
-    assert_eq!(error, "peer-3 computed, and gave no shares or others' shares");
+    assert_eq!(error, "peer-3 computed, but gave no shares, or gave the shares of another peer");
     let (tasks, mut histories) = computed(&some_rows());
     let error = add(&tasks, &mut histories, 2, &[0, 1, 2], |_| {}).unwrap_err();
     assert_eq!(error, "fewer than two of the three computing peers are left");

@@ -1,9 +1,10 @@
-//! Statements about a check that fails, or about rounds that do not come ([`super::super::accounts`]).
+//! Exchanges statements about a check that failed, or about a round that did not arrive
+//! ([`super::super::accounts`]).
 //!
-//! A party that finds a failure signs its account of it and sends it to all peers of the exchange. The other
-//! two stop and answer with their own accounts. Each party passes on what it has not seen before. With all
-//! three accounts each peer knows the same pair. Its two members do not compute
-//! together again.
+//! A computing member that finds a failure signs a statement about it and sends it to all peers of the
+//! exchange. The other two stop computing and answer with their own statements. Each computing member passes
+//! on statements that are new to it. From all three statements, each peer finds the same pair. The two
+//! members of the pair do not compute together again.
 
 use super::super::accounts::{MOST, Statement, Topic, contradiction, pair};
 use super::super::talk::{Body, tell};
@@ -19,16 +20,16 @@ use flyswarm_mpc::shares::accounts::Place;
 /// Statements that this peer knows.
 #[derive(Default)]
 pub(super) struct Statements {
-    /// At most one of each party about each subject.
+    /// At most one statement of each computing member about each subject.
     known: Vec<Signed<Statement>>,
-    /// Peers that are named: one of them deviates.
+    /// The peers that the statements name. One of them deviates.
     named: Option<Vec<Peer>>,
-    /// Heartbeats since this peer, a party, knows of a failure.
+    /// If this peer is a computing member: number of heartbeats since it learnt of a failure.
     ticks: u64,
 }
 
 impl Compute {
-    /// Returns this party's statement about a subject, if it can make one now.
+    /// Returns this member's statement about a subject, if it can make one now.
     fn statement(&self, place: Option<Place>) -> Option<Topic> {
         let party = self.party.as_ref().filter(|party| !party.is_running())?;
         match place {
@@ -41,13 +42,14 @@ impl Compute {
         self.statements.known.iter().filter(move |signed| signed.item.place() == place)
     }
 
-    /// Tells all peers that a check of this place fails, or that the next round does not come.
+    /// Tells all peers that a check at this place has failed or, without a place, that the next round has not
+    /// arrived.
     pub(super) fn begin_statements(&mut self, place: Option<Place>, step: &mut Step<Vocabulary>) {
         self.state(place, true, step);
         self.conclude(step);
     }
 
-    /// Signs and sends this party's statement about a subject. It computes no further.
+    /// Signs and sends this member's statement about a subject. The member then stops computing.
     fn state(&mut self, place: Option<Place>, begins: bool, step: &mut Step<Vocabulary>) {
         let (Some(parties), Some(topic)) = (self.trio, self.statement(place)) else { return };
         let statement = Statement { sum: self.setup.sum, parties, begins, topic };
@@ -60,13 +62,13 @@ impl Compute {
         tell(self.peers(), &Body::Statements(self.about(place).cloned().collect()), step);
     }
 
-    /// Takes statements of the parties.
+    /// Handles statements of the computing members.
     pub(super) fn hear_statements(
         &mut self,
         statements: Vec<Signed<Statement>>,
         step: &mut Step<Vocabulary>,
     ) -> Result<(), Fault> {
-        // A peer that does not know the parties yet is not one of them.
+        // If this peer does not know the computing members yet, it is not one of them and need not answer.
         let Some(trio) = self.trio.filter(|_| self.statements.named.is_none()) else { return Ok(()) };
         if statements.is_empty() || statements.len() > MOST {
             return Err(Fault::Inconsistent(format!("{} statements", statements.len())));
@@ -74,7 +76,8 @@ impl Compute {
         let mut heard = Vec::new();
         for signed in statements {
             let Statement { sum, parties, .. } = &signed.item;
-            // A candidate may have told peers different beginnings.
+            // Peers may disagree on the computing members, because a candidate may have announced different
+            // things to them.
             if *parties != trio {
                 return Ok(());
             }
@@ -109,7 +112,7 @@ impl Compute {
         Ok(())
     }
 
-    /// Names a party that has signed what no honest party signs.
+    /// Names a computing member that has signed statements that no honest member signs.
     fn contradicts(
         &mut self,
         one: Signed<Statement>,
@@ -118,7 +121,8 @@ impl Compute {
     ) -> Result<(), Fault> {
         let author = one.author;
         let evidence = if one == other { vec![one] } else { vec![other, one] };
-        // Beginnings come first: without them the receiver has no subject.
+        // The first statements about each subject are sent before the others, because a receiver refuses an
+        // answer to a statement that it does not have.
         let begun = self.statements.known.iter().filter(|signed| signed.item.begins).cloned();
         let mut told: Vec<_> = begun.chain(evidence.iter().cloned()).collect();
         told.dedup();
@@ -136,7 +140,7 @@ impl Compute {
         self.statements.named = Some(peers);
     }
 
-    /// Answers the statements of others about subjects that this party has not spoken about.
+    /// Answers statements about subjects for which this member has made no statement.
     pub(super) fn answer(&mut self, step: &mut Step<Vocabulary>) {
         if self.number().is_none() || self.statements.named.is_some() || self.failed {
             return;
@@ -147,7 +151,7 @@ impl Compute {
             if self.about(place).any(|known| known.author == self.me()) {
                 continue;
             }
-            // An answer waits until this party's job is done.
+            // The answer waits until the running job of this member is done.
             let idle = self.party.as_ref().map_or(!self.watch.is_busy(), |party| !party.is_running());
             if !idle {
                 return;
@@ -155,18 +159,19 @@ impl Compute {
             if self.statement(place).is_some() {
                 self.state(place, false, step);
             } else if let Some((_, peer)) = self.waits().filter(|_| self.party.is_none()) {
-                // This party has not begun to compute, because it waits for another peer.
+                // This member has not begun to compute, because it waits for another peer.
                 return self.fail(Reason::Stalled, Some(peer), step);
             } else {
-                // An honest party does not begin before this one has told what it tells there.
+                // An honest member reports this failure only after this one has sent the messages of that
+                // place.
                 return self.fail(Reason::Disagreement, Some(author), step);
             }
         }
         self.conclude(step);
     }
 
-    /// Names the pair when the statements of all three parties about a subject are here. A member of the
-    /// pair ends the view because of the other one.
+    /// Names the pair when the statements of all three members about a subject are here. If this peer is in
+    /// the pair, it ends the view and suspects the other one.
     fn conclude(&mut self, step: &mut Step<Vocabulary>) {
         let places: Vec<_> = self.statements.known.iter().map(|signed| signed.item.place()).collect();
         if self.statements.named.is_some() || self.failed {
@@ -189,7 +194,8 @@ impl Compute {
         !self.statements.known.is_empty()
     }
 
-    /// Returns the party whose statement is missing, or a member of the named pair, which must end the view.
+    /// Returns a computing member whose statement is missing. If peers have been named, returns one of them,
+    /// because it must end the view.
     pub(super) fn owes_statement(&self) -> Option<Peer> {
         let mut others = self.trio?.into_iter().filter(|peer| *peer != self.me());
         if let Some(named) = &self.statements.named {
@@ -199,8 +205,8 @@ impl Compute {
         others.find(|peer| !self.about(place).any(|signed| signed.author == *peer))
     }
 
-    /// Counts a heartbeat. Returns a party that has not made its statement in time. Signs of life do not
-    /// help: a statement takes no work.
+    /// Counts a heartbeat. Returns a computing member that has not made its statement in time. Signs of life
+    /// do not extend the time, because a statement takes no work.
     pub(super) fn overdue_statement(&mut self) -> Option<Peer> {
         let running = self.party.as_ref().is_some_and(|party| party.is_running());
         if self.number().is_none() || !self.has_statements() || running {

@@ -1,6 +1,6 @@
-//! Two parties hold each share of the output. They compare it before either of them finishes. So a party
-//! that gives its neighbour a share other than its own is found before the committee decides, and the two do
-//! not compute together again.
+//! Each share of the output is held by two computing members. Both compare hashes of it before either of them
+//! finishes. So if a member has given its neighbour another share than its own, this is found before the
+//! committee decides. The two do not compute together again.
 
 use sha2::Digest;
 
@@ -20,7 +20,7 @@ pub fn hash(share: &[u8]) -> [u8; 32] {
 }
 
 impl Compute {
-    /// Returns the two other parties, each with the hash of the share that it holds, too.
+    /// Returns the two other computing members, each with the hash of the share that it and this member hold.
     fn neighbours(&self) -> impl Iterator<Item = (Peer, [u8; 32])> {
         let sealed = self.sealed.as_ref();
         [Side::Before, Side::After].into_iter().filter_map(move |side| {
@@ -29,13 +29,13 @@ impl Compute {
         })
     }
 
-    /// Sends the hashes when this party has its shares of the output.
+    /// Sends the hashes when this member has its shares of the output.
     pub(super) fn show_hashes(&mut self, step: &mut Step<Vocabulary>) {
         self.neighbours().for_each(|(peer, hash)| tell([peer], &Body::Holds(hash), step));
         self.compare(step);
     }
 
-    /// Takes another party's hash of its share of the output.
+    /// Handles another member's hash of its share of the output.
     pub(super) fn holds(
         &mut self,
         from: Peer,
@@ -50,8 +50,8 @@ impl Compute {
         Ok(())
     }
 
-    /// Compares the hashes. If two differ, one of the two parties deviates, and neither knows which one
-    /// others should believe: the pair is marked.
+    /// Compares the hashes. If two differ, one of the two members deviates. Other peers cannot know which
+    /// one, so this member only suspects the other.
     fn compare(&mut self, step: &mut Step<Vocabulary>) {
         let differs = |(peer, hash): &(Peer, [u8; 32])| self.held.get(peer).is_some_and(|held| held != hash);
         let found = self.neighbours().find(differs).map(|(peer, _)| peer);
@@ -60,7 +60,7 @@ impl Compute {
         }
     }
 
-    /// Returns a party whose hash has not come yet.
+    /// Returns a computing member whose hash has not arrived.
     pub(super) fn unconfirmed(&self) -> Option<Peer> {
         self.neighbours().map(|(peer, _)| peer).find(|peer| !self.held.contains_key(peer))
     }

@@ -1,4 +1,4 @@
-//! Messages of the other peers in the first exchange.
+//! Handles messages of the other peers in the first exchange.
 
 use std::sync::PoisonError;
 
@@ -56,7 +56,7 @@ impl Compute {
                     return Err(Fault::OutOfOrder("hashes of shares before a commitment, or again"));
                 }
                 self.share_out(step);
-                // The last of the announcements may come after the shares of other owners.
+                // The last announcement may arrive after the shares of all owners.
                 self.compute_if_all_is_here(step);
                 Ok(())
             }
@@ -80,7 +80,7 @@ impl Compute {
         let early = match what {
             What::Input => self.trio.is_none(),
             What::Round(_) => self.party.is_none(),
-            // A vector that comes before its turn is kept there, and gets its credits later.
+            // `Pairs` keeps a vector that comes before its turn, and gives the credits for it later.
             What::Pair(number) => {
                 let pairs = self.pairs.as_mut().ok_or(NOT_MINE)?;
                 return pairs.part(from, number, &data, last);
@@ -126,8 +126,8 @@ impl Compute {
         owner.then_some(()).ok_or(Fault::OutOfOrder("an input of a peer without rows"))
     }
 
-    /// Checks the commitment of an owner. An owner has one input in a session, even if views fail, so its
-    /// commitment is the same in all views.
+    /// Checks the commitment of an owner. It must be the same in all views of a session, because an owner has
+    /// only one input.
     fn commits(&self, owner: Peer, commitment: [u8; 32]) -> Result<(), Fault> {
         let mut seen = self.setup.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen.entry(owner).or_insert(commitment) != commitment {

@@ -2,11 +2,11 @@
 //! "SHADE: Secure Hamming distance computation from oblivious transfer", Financial Cryptography Workshops
 //! 2013, with [`flyswarm_mpc::ot`].
 //!
-//! The owner with fewer rows (in a tie the earlier) is the *receiver*, the other one the *sender*.
-//! There is one transfer for each bit of the receiver's codes, which carries a word for each row of the
-//! sender. For bit b of the receiver and bits a of the sender's rows, a xor b = a + b (1 - 2 a). The vector
-//! of a transfer is d = 1 - 2 a. The receiver's share of a row is the sum of p + b d over its bits, the
-//! sender's share is the sum of a - p.
+//! The owner with fewer rows (in a tie the earlier) is the *receiver*, the other one the *sender*. There is
+//! one transfer for each bit of the receiver's codes. It carries one word for each row of the sender. For a
+//! bit b of the receiver and a bit a of a row of the sender, a xor b = a + b (1 - 2 a). So the vector of a
+//! transfer is d = 1 - 2 a, and p is its random mask. For each two rows, the receiver's share of the distance
+//! is the sum of p + b d over the bits, and the sender's share is the sum of a - p.
 //!
 //! The transfers of a row of the receiver are cut into *pieces* of at most 1 MiB of strings.
 
@@ -20,7 +20,7 @@ use crate::session::Peer;
 use crate::sketch::lsh::{Codes, WORD};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
 
-/// Largest number of bytes of strings in a piece that has more than one word of a code.
+/// Largest number of bytes of strings in a piece, unless the piece has only one word of a code.
 const PIECE: usize = 1024 * 1024;
 
 /// Returns the context that binds the keys of a block's transfers to the block.
@@ -35,20 +35,20 @@ pub fn context(session: &[u8; 32], ballot: Ballot, receiver: Peer, sender: Peer)
         .into()
 }
 
-/// Division of the transfers of a block into pieces.
+/// How the transfers between two owners are divided into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// Rows of the receiver.
     pub receiver: usize,
     /// Rows of the sender.
     pub sender: usize,
-    /// Words of a code.
+    /// Words of 64 bits of a code.
     pub words: usize,
-    /// Words of a code in each piece except the last of a row.
+    /// Words of a code in each piece, except that the last piece of a row may have fewer.
     pub step: usize,
 }
 
-/// Some bits of one row of the receiver.
+/// A piece: some words of the code of one row of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The row.
@@ -88,8 +88,8 @@ impl Cut {
     }
 }
 
-/// Returns the vectors of the transfers, 1 - 2 a for each bit (rows of this matrix) and row of the sender
-/// (columns).
+/// Returns the vectors of the transfers as a matrix of 1 - 2 a. It has a row for each bit and a column for
+/// each row of the sender.
 #[must_use]
 pub fn vectors(codes: &Codes) -> Vec<u16> {
     let mut out = vec![0; codes.bits() * codes.rows()];
@@ -104,7 +104,8 @@ pub fn vectors(codes: &Codes) -> Vec<u16> {
     out
 }
 
-/// Returns the sender's strings of a piece, and its part of the sum of p for the piece's row.
+/// Returns the sender's strings of a piece, and the part of the sum of p that the piece contributes to its
+/// row.
 #[must_use]
 pub fn send(
     transfers: &Sender,
@@ -124,15 +125,16 @@ pub fn columns(transfers: &Receiver, cut: Cut, piece: Piece, codes: &Codes) -> V
     transfers.columns(cut.first(piece), &codes.row(piece.row)[piece.first..][..piece.words])
 }
 
-/// Returns the receiver's part of the sum of p + b d for the piece's row, from the strings.
+/// Returns the part of the sum of p + b d that a piece contributes to its row, computed by the receiver from
+/// the strings.
 #[must_use]
 pub fn receive(transfers: &Receiver, cut: Cut, piece: Piece, codes: &Codes, strings: &[u8]) -> Vec<u16> {
     let choices = &codes.row(piece.row)[piece.first..][..piece.words];
     transfers.receive(cut.first(piece), choices, strings, cut.sender)
 }
 
-/// Returns the sender's share (its rows x the receiver's) from its sums of p (the receiver's rows x its
-/// own).
+/// Returns the sender's share from its sums of p. The share is a matrix of the sender's rows x the receiver's
+/// rows; the sums are a matrix of the receiver's rows x the sender's rows.
 #[must_use]
 pub fn sender_share(codes: &Codes, sums: &[u16]) -> Vec<u16> {
     let mut share = transposed(sums, codes.rows());

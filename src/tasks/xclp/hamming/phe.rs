@@ -1,10 +1,11 @@
-//! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second way,
-//! but packed ([`flyswarm_mpc::phe`]) instead of one ciphertext for each bit.
+//! Secure Hamming distances by homomorphic encryption (spec, section 15c, `phe`): the paper's second method.
+//! Here, many bits are packed into a ciphertext ([`flyswarm_mpc::phe`]) instead of one.
 //!
-//! The owner with fewer rows (in a tie the earlier) is the *holder* of a key. It sends the other owner,
-//! the *evaluator*, its rows encrypted, 512 at a time. For each row of the evaluator the holder gets an
-//! answer with the inner products with its own rows plus a mask mod 2^15. Because 2 (x mod 2^15) is 2 x mod
-//! 2^16, |a| - 2 x of the holder and |b| + 2 mask of the evaluator are shares of the distances mod 2^16.
+//! The owner with fewer rows (in a tie the earlier) is the *holder* of a key. It encrypts its rows, in groups
+//! of 512, and sends them to the other owner, the *evaluator*. For each row b of the evaluator and each
+//! group, the holder gets an answer. For each row a of the holder, the answer has x, the inner product of a
+//! and b plus a mask, mod 2^15. The holder's share of the distance is |a| - 2 x, and the evaluator's share is
+//! |b| + 2 mask. They are shares mod 2^16, because 2 (x mod 2^15) is 2 x mod 2^16.
 
 use std::ops::Range;
 
@@ -14,7 +15,7 @@ use super::ones;
 use crate::sketch::lsh::Codes;
 use flyswarm_mpc::phe::{Holder, Layout, MAX_STRIDE, Public};
 
-/// Groups of the rows of a block.
+/// How the holder's rows are divided into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// Rows of the holder.
@@ -38,8 +39,8 @@ impl Groups {
         (group * MAX_STRIDE).min(self.holder)..((group + 1) * MAX_STRIDE).min(self.holder)
     }
 
-    /// Returns the layout of a group's rows in ciphertexts: that of the first group, with this group's
-    /// number of rows.
+    /// Returns the layout of a group's rows in ciphertexts: the layout of the first group, with the number of
+    /// rows of this group.
     #[must_use]
     pub fn layout(&self, group: usize) -> Layout {
         Layout { rows: self.rows(group).len(), ..Layout::new(self.holder.min(MAX_STRIDE), self.bits) }
@@ -68,8 +69,8 @@ pub fn encrypt(holder: &Holder, groups: Groups, number: usize, codes: &Codes) ->
     holder.encrypt(groups.layout(group), (wire(number), index), &rows)
 }
 
-/// Returns the answers of some rows of the evaluator to a group, and its masks; `None` if a ciphertext is
-/// invalid.
+/// Returns the answers to a group for some rows of the evaluator, and the masks in them; `None` if a
+/// ciphertext is invalid.
 #[must_use]
 pub fn answers(
     public: &Public,
@@ -84,13 +85,13 @@ pub fn answers(
     public.answers(groups.layout(group), (start, ciphertexts), &rows, (secret, first))
 }
 
-/// Returns the holder's share of the distances of its rows to one of the evaluator's, from the decrypted
-/// words.
+/// Returns the holder's shares of the distances between its rows and one row of the evaluator, computed from
+/// the decrypted words.
 pub fn holder_share(codes: &Codes, rows: Range<usize>, opened: &[u16]) -> impl Iterator<Item = u16> {
     rows.zip(opened).map(|(row, x)| ones(codes.row(row)).wrapping_sub(x.wrapping_mul(2)))
 }
 
-/// Returns the evaluator's share, from its masks.
+/// Returns the evaluator's shares of the distances, computed from its masks.
 pub fn evaluator_share(code: &[u64], masks: &[u16]) -> impl Iterator<Item = u16> {
     let ones = ones(code);
     masks.iter().map(move |mask| ones.wrapping_add(mask.wrapping_mul(2)))

@@ -1,4 +1,5 @@
-//! Labels that are kept back are not given to the session, and their figures are those of a plain count.
+//! Tests that the session does not get the labels that were kept back, and that the figures equal a plain
+//! count.
 
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ fn labels_kept_back_are_not_given_and_every_class_keeps_one() {
     for class in 0..10 {
         assert!(given.labels.contains(&Some(class)), "{class}");
     }
-    // A peer that starts again keeps the same labels back; a peer with another key does not.
+    // After a restart, a peer keeps the same labels back. A peer with another key keeps other labels back.
     let mut again = all.clone();
     hold_out(&mut again, &classes(), 50, &SEED).unwrap();
     assert_eq!(again.labels, given.labels);
@@ -117,7 +118,8 @@ proptest! {
         let said: Vec<_> = told[..count].iter().map(said).collect();
         let found = task.compared(&said, &history).unwrap().unwrap();
 
-        // For each row kept back: its label, and the label found in each of the three ways.
+        // For each row whose label was kept back, collects this label and the label found in each of the
+        // three ways.
         let scaler = Scaler::fit(&task.plan.scaling, &all.data).unwrap();
         let scaled = scaler.transform(&all.data);
         let gave: Vec<_> = (0..count).filter(|&row| given.labels[row].is_some()).collect();
@@ -143,8 +145,8 @@ proptest! {
         prop_assert_eq!(words, counts.map(|counts| counts.as_flattened().to_vec()));
         prop_assert_eq!(found.apart, apart);
 
-        // In the file of labels such a row has the peer's own label, disputed if the session found another
-        // one.
+        // In the file of labels, such a row has the peer's own label. The label is disputed if the session
+        // found another one.
         let (shown, all_known) = task.with_known(&said);
         prop_assert_eq!(&all_known, &known);
         for (row, shown) in shown.iter().enumerate() {

@@ -12,10 +12,10 @@ use crate::tasks::xclp::hamming::ot::{self, Cut, Piece};
 use flyswarm_mpc::ot::extension::{Receiver, Sender};
 use flyswarm_mpc::ot::{BASE, WORD, base};
 
-/// Largest number of pieces whose columns have left and whose strings have not come.
+/// Largest number of pieces whose columns were sent and whose strings have not arrived.
 pub(super) const AHEAD: usize = 4;
 
-/// Lengths of the vectors that come.
+/// Lengths of the vectors that one side receives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     receives: bool,
@@ -38,7 +38,7 @@ impl Expected {
     }
 }
 
-/// Creates one side: the owner with fewer rows receives.
+/// Creates one side of the exchange. The owner with fewer rows is the receiver.
 pub(super) fn side(terms: Terms) -> Box<dyn Side> {
     let Terms { session, sum, me, other, rows, ref codes, ref secret } = terms;
     let receives = terms.is_smaller();
@@ -55,7 +55,7 @@ pub(super) fn side(terms: Terms) -> Box<dyn Side> {
     }
 }
 
-/// Adds the sums of a piece to those of its row.
+/// Adds the sums of a piece to the sums of its row.
 fn add(sums: &mut [u16], cut: Cut, piece: Piece, part: &[u16]) {
     let row = &mut sums[piece.row * cut.sender..][..cut.sender];
     row.iter_mut().zip(part).for_each(|(sum, x)| *sum = sum.wrapping_add(*x));
@@ -72,7 +72,7 @@ struct Receiving {
     told: bool,
     transfers: Option<Receiver>,
     codes: Arc<Codes>,
-    /// Number of pieces whose columns have left, and of those whose strings have come.
+    /// Number of pieces whose columns were sent.
     begun: usize,
     done: usize,
     sums: Zeroizing<Vec<u16>>,
@@ -129,7 +129,7 @@ struct Sending {
     cut: Cut,
     context: [u8; 32],
     secret: Zeroizing<[u8; 32]>,
-    /// The sender, and the vectors of all transfers of a row.
+    /// The sender of the transfers, and the vectors of all transfers of a row.
     transfers: Option<(Sender, Zeroizing<Vec<u16>>)>,
     codes: Arc<Codes>,
     /// Number of pieces whose strings have been made.

@@ -1,6 +1,6 @@
 //! Exchange of two owners by homomorphic encryption (spec, section 15c, `phe`): the holder sends the vectors
-//! `Key` and `Ciphertexts`, the evaluator an empty vector and `Answers`. The evaluator sends first, so that
-//! it receives nothing large before it has memory for it.
+//! `Key` and `Ciphertexts`, the evaluator an empty vector and `Answers`. The evaluator sends its empty vector
+//! first, so that it receives nothing large before it is ready.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::sketch::lsh::Codes;
 use crate::tasks::xclp::hamming::phe::{self, Groups};
 use flyswarm_mpc::phe::{CIPHERTEXT, Holder, PUBLIC_KEY, Public};
 
-/// Ciphertexts or answers in each vector except the last of a group: tables are made once for each vector.
+/// Number of ciphertexts or answers in a vector; the last vector of a group may have fewer. Tables for the
+/// computation are made once for each vector.
 pub(super) const AT_ONCE: usize = 32;
 
-/// Lengths of the vectors that come.
+/// Lengths of the vectors that one side receives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     holds: bool,
@@ -41,7 +42,7 @@ impl Expected {
     }
 }
 
-/// Returns a batch of ciphertexts or answers: its group, and their numbers in the group.
+/// Returns the group of a batch of ciphertexts or answers, and their numbers in this group.
 fn batch_of(groups: Groups, batch: usize, ciphertexts: bool) -> Option<(usize, Range<usize>)> {
     let items = if ciphertexts { groups.layout(0).ciphertexts() } else { groups.evaluator };
     let batches = items.div_ceil(AT_ONCE);
@@ -53,7 +54,7 @@ fn nonsense(what: &str) -> Fault {
     Fault::Malformed(format!("{what} with coefficients out of range"))
 }
 
-/// Creates one side: the owner with fewer rows holds the key.
+/// Creates one side of the exchange. The owner with fewer rows holds the key.
 pub(super) fn side(terms: Terms) -> Box<dyn Side> {
     let holds = terms.is_smaller();
     let Terms { rows, codes, secret, .. } = terms;
@@ -79,18 +80,18 @@ pub(super) fn side(terms: Terms) -> Box<dyn Side> {
 struct Holding {
     groups: Groups,
     secret: Zeroizing<[u8; 32]>,
-    /// True if the evaluator has spoken.
+    /// True if the evaluator's empty vector has arrived.
     called: bool,
     holder: Option<Holder>,
     codes: Arc<Codes>,
-    /// Number of batches of ciphertexts that have left, and of answers that have come.
+    /// Number of batches of ciphertexts that were sent.
     sent: usize,
     opened: usize,
     share: Zeroizing<Vec<u16>>,
 }
 
 impl Holding {
-    /// Returns whether all ciphertexts of the group have left and some of its answers have not come.
+    /// Returns whether all ciphertexts of the group were sent and some of its answers have not arrived.
     fn is_waiting(&self) -> bool {
         let answered = batch_of(self.groups, self.opened, false).map(|(group, _)| group);
         let next = batch_of(self.groups, self.sent, true).map(|(group, _)| group);
@@ -157,7 +158,7 @@ struct Evaluating {
     called: bool,
     public: Option<Public>,
     codes: Arc<Codes>,
-    /// Ciphertexts of the group whose answers are next.
+    /// Ciphertexts of the group that is answered next.
     ciphertexts: Vec<Bytes>,
     /// Number of batches of answers that have been made.
     made: usize,

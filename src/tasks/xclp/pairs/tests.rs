@@ -1,4 +1,4 @@
-//! Pairs of owners: their partners, their results, and attacks of one owner on the other.
+//! Tests the exchanges of owners in pairs: the partners, the results, and attacks of one owner on the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,8 +71,8 @@ fn distances_made_by_pairs_give_the_same_answers_and_as_many_bytes_pass_as_is_sa
     }
 }
 
-/// Returns the shares of the owners' parts that two computing parties hold together: the matrix of each
-/// owner.
+/// Puts the shares of each owner's parts together, which two computing members hold. Returns the matrix of
+/// each owner.
 fn parts(counter: u64, hamming: Hamming) -> BTreeMap<Peer, Vec<u16>> {
     let (mut net, mut parcels) = (net(counter, hamming), BTreeMap::new());
     net.run(|from, to, body, data| {
@@ -84,7 +84,8 @@ fn parts(counter: u64, hamming: Hamming) -> BTreeMap<Peer, Vec<u16>> {
     let points = plan().points();
     let mut found = BTreeMap::new();
     for (owner, rows) in owners() {
-        // An owner that computes keeps its own parcel. The other two parties together have all its shares.
+        // An owner that computes does not send its own parcel. The other two computing members together have
+        // all its shares.
         let held = |number: usize| {
             let parcel = parcels.get(&(trio[number], owner))?;
             let said = Announced::default();
@@ -124,9 +125,12 @@ fn two_computing_parties_see_distances_and_uniform_parts_of_them_and_nothing_of_
                 odd[at] += mine & 1;
             }
             let own = view[&Peer(0)].chunks(22).flat_map(|row| &row[..7]).copied();
-            assert!(own.eq(one.distances(&one)), "{hamming}: an owner's own distances are in clear to it");
+            assert!(
+                own.eq(one.distances(&one)),
+                "{hamming}: the distances within an owner's rows are not shared"
+            );
         }
-        // Without the mask the parity of a share of the encryption would be that of its code in every view.
+        // Without the mask, a share made by encryption would have the parity of its code in every view.
         assert!(odd.iter().all(|odd| (1..16).contains(odd)), "{hamming}: {odd:?}");
         // Shares are fresh in every view: no row of one view is a row of another.
         let row = |view: &BTreeMap<Peer, Vec<u16>>| view[&Peer(0)][13..22].to_vec();
@@ -147,7 +151,10 @@ fn no_vector_of_a_view_between_two_owners_is_one_of_another_view() {
             all
         };
         let (one, two) = (vectors(1), vectors(2));
-        assert!(one.len() > 50 && one.is_disjoint(&two), "{hamming}: also with the same seed");
+        assert!(
+            one.len() > 50 && one.is_disjoint(&two),
+            "{hamming}: shares are fresh also with the same seed"
+        );
     }
 }
 
@@ -166,7 +173,8 @@ fn an_owner_that_deviates_from_its_part_of_a_pair_is_blamed_by_the_other_and_nob
         }
     };
     let shorter: Change = |_, data| data.truncate(data.len() - 1);
-    // Number and smallest length of the changed vector. Vector 0 is that of the owner that speaks first.
+    // Each case has the number and the smallest length of the vector that is changed. Vector 0 comes from the
+    // owner that sends first.
     let cases: [(Hamming, &str, u32, usize, Change); 13] = [
         (Hamming::Ot, "no point", 0, 32, nonsense),
         (Hamming::Ot, "no points of choices", 0, 4096, nonsense),
@@ -217,12 +225,12 @@ fn a_vector_of_a_pair_from_a_peer_that_has_none_is_blamed_on_it() {
     assert_eq!(say(Hamming::Replicated, 2, 0, 0), [(0, 2)], "no pairs in this session");
     assert_eq!(say(Hamming::Phe, 4, 0, 0), [(0, 4)], "a peer without rows");
     assert_eq!(say(Hamming::Phe, 2, 4, 0), [(4, 2)], "to a peer without rows");
-    // Peer 2 has six rows and holds the key, peer 0 has seven and evaluates. Peer 0 speaks first, and only
-    // that vector may come early.
+    // Peer 2 has six rows and holds the key, peer 0 has seven rows and is the evaluator. Peer 0 sends first,
+    // and only this vector may come early.
     assert_eq!(say(Hamming::Phe, 0, 2, 0), []);
     assert_eq!(say(Hamming::Phe, 0, 2, 1), [(2, 0)]);
-    assert_eq!(say(Hamming::Phe, 2, 0, 0), [(0, 2)], "the holder has not been called");
-    // Its first vector comes twice, before this owner's codes are there.
+    assert_eq!(say(Hamming::Phe, 2, 0, 0), [(0, 2)], "the evaluator's empty vector has not come");
+    // The first vector of peer 0 comes twice, before this owner's codes are ready.
     let mut pairs = Pairs::new(&pairing(2, 1, Hamming::Phe)).expect("an owner");
     assert_eq!(pairs.part(Peer(0), 0, &[], true), Ok(()));
     assert_eq!(pairs.part(Peer(0), 0, &[], true), Err(EARLY));
@@ -293,14 +301,14 @@ fn who_takes_nothing_and_asks_for_more_is_refused_so_that_little_is_held_for_it(
     let part = |number| Body::Part { what: What::Pair(number), last: true };
     let base = flyswarm_mpc::ot::base::Sender::new(&[1; 32], &[2; 32]).message();
     say(&mut net, 0, &part(0), base.to_vec());
-    // Owner 2 gives no credits. The strings of a piece are four parts: the last two parts of the third piece
-    // do not leave.
+    // Owner 2 gives no credits. The strings of a piece have four parts. The last two parts of the third piece
+    // are not sent.
     let mut pieces = 0;
     while net.blamed.is_empty() && pieces < 20 {
         pieces += 1;
         say(&mut net, 0, &part(pieces), vec![0; 65_536]);
     }
-    assert_eq!(pieces, 3 + MOST as u32 + 1, "three are answered, the others wait: {:?}", net.blamed);
+    assert_eq!(pieces, 3 + MOST as u32 + 1, "three pieces are answered, the others wait: {:?}", net.blamed);
     assert_eq!(net.blamed[0].1, Peer(0));
 }
 
@@ -316,7 +324,7 @@ fn an_answer_to_what_was_not_sent_is_blamed() {
         let (_, step) = pairs.step().expect("a step");
         pairs.stepped(step())
     };
-    // Strings for columns that have not left.
+    // Strings come for columns that were not sent.
     let mut pairs = smaller(Hamming::Ot);
     let (.., base) = step(&mut pairs).expect("a vector").expect("the first word");
     let base = base.try_into().expect("32 bytes");
@@ -326,7 +334,7 @@ fn an_answer_to_what_was_not_sent_is_blamed() {
     assert_eq!(step(&mut pairs), Ok(None));
     pairs.part(Peer(1), 1, &[0; 3840], true).expect("as long as strings");
     assert!(matches!(step(&mut pairs), Err((Peer(1), Fault::OutOfOrder(_)))));
-    // Answers to ciphertexts that have not left.
+    // Answers come to ciphertexts that were not sent.
     let mut pairs = smaller(Hamming::Phe);
     pairs.part(Peer(1), 0, &[], true).expect("the first word");
     assert_eq!(step(&mut pairs), Ok(None));

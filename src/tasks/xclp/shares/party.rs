@@ -1,7 +1,8 @@
-//! Machine of one computing party: a program's rounds as frames to two peers.
+//! Machine of one computing member. It runs a program, and sends the messages of each round as frames to the
+//! other two.
 //!
-//! The program leaves as a job whenever it can continue. It comes back when it waits for the next round or
-//! has ended. A thread that must answer quickly computes only brief jobs.
+//! When the program can continue, it is handed out as a job. The job returns the program when it waits for
+//! the next round or has ended. Only brief jobs run on a thread that must answer quickly.
 
 use std::pin::pin;
 use std::task::{Context as Wakeup, Poll, Waker};
@@ -18,18 +19,18 @@ use flyswarm_mpc::shares::{Context, Keys, Stage};
 /// Largest number of bytes of a frame.
 pub(crate) const PAYLOAD: usize = 256 * 1024;
 
-/// Part of a party's message to another one in a round.
+/// A piece of the message that a computing member sends another one in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     /// The round, from 0 on.
     pub round: u32,
-    /// True if it is the round's last frame.
+    /// True if this is the last frame of the round.
     pub last: bool,
-    /// Bytes of the frame: [`PAYLOAD`] bytes, except in the last frame.
+    /// Bytes of the frame. The last frame may have fewer than [`PAYLOAD`] bytes.
     pub data: Bytes,
 }
 
-/// A program and its wire.
+/// A program and its connection to the other computing members.
 pub(crate) struct Turn {
     line: Line,
     /// Bytes that came in the previous round.
@@ -50,12 +51,12 @@ impl std::fmt::Debug for Turn {
 const BRIEF: usize = 48 * 1024;
 
 impl Turn {
-    /// Returns whether the work takes no longer than to hand it to another thread. That is true if few bytes
-    /// came, in a stage whose amount of work follows from the received bytes.
+    /// Returns whether the work takes no longer than handing it to another thread. This is true if few bytes
+    /// came, and if the amount of work at this stage depends on the received bytes.
     pub(crate) fn is_brief(&self) -> bool {
         let stage = self.line.wire().marks().last().map(|mark| mark.stage);
         let follows = !matches!(stage, None | Some(Stage::Input | Stage::Compaction | Stage::Dense));
-        // A proof of many statements takes long, and its messages are short.
+        // Proofs are an exception: their messages are short, but a proof of many statements takes long.
         follows && self.received < BRIEF && !self.proves
     }
 
@@ -71,14 +72,14 @@ impl Turn {
     }
 }
 
-/// Frames of a peer in the rounds that are not over.
+/// Frames that came from a peer in the current round and the next.
 #[derive(Debug, Default)]
 struct Inbox {
     /// The round of `bytes`.
     round: u32,
     bytes: Vec<u8>,
     whole: bool,
-    /// Bytes of the round after it: a peer can be one round ahead.
+    /// Bytes of the next round, and whether they are complete. A peer can be one round ahead.
     ahead: Option<(Vec<u8>, bool)>,
 }
 
@@ -109,23 +110,23 @@ impl Inbox {
     }
 }
 
-/// One of three computing parties.
+/// One of the three computing members.
 #[derive(Debug)]
 pub(crate) struct Party {
     peers: [Peer; 2],
     line: Line,
-    /// The program, while it waits here for a round.
+    /// The program, while it waits for a round; `None` while it runs.
     turn: Option<Turn>,
     inboxes: [Inbox; 2],
     limit: usize,
     over: bool,
-    /// Progress when this party stopped.
+    /// Progress at the time when this member stopped.
     stopped: Option<Progress>,
 }
 
 impl Party {
-    /// Creates party `number` of `parties`, which are 0, 1 and 2 in this order. A round of its program has at
-    /// most `limit` bytes from a peer. If it `proves`, so do the other two.
+    /// Creates the machine of computing member `number`. `parties` has members 0, 1 and 2. In a round, each
+    /// other member sends at most `limit` bytes. `proves` is true if all three prove their messages.
     #[must_use]
     pub(crate) fn new(
         number: usize,
@@ -154,12 +155,13 @@ impl Party {
         self.turn.is_none() && !self.over
     }
 
-    /// Returns this party's account of a place, if it has sent what it tells there.
+    /// Returns this member's account of a check, if it has sent its messages at this place.
     pub(crate) fn account(&self, place: Place) -> Option<Account> {
         self.line.wire().accounts().get(&place).cloned()
     }
 
-    /// Returns how far this party is, or was when it stopped. A party that has ended misses nothing.
+    /// Returns how far this member has come, or had come when it stopped. If its program has ended, no
+    /// message is missing.
     pub(crate) fn progress(&self) -> Progress {
         if let Some(progress) = self.stopped {
             return progress;
@@ -169,21 +171,22 @@ impl Party {
         Progress { sent: rounds + u32::from(waits), missing }
     }
 
-    /// Ends the program. This party sends nothing more.
+    /// Stops the program. This member sends no more messages.
     pub(crate) fn stop(&mut self) {
         self.stopped = Some(self.progress());
         self.over = true;
         self.turn = None;
     }
 
-    /// Returns the number of rounds so far, and of bytes sent to the previous party and to the next one.
+    /// Returns the number of rounds so far, and the numbers of bytes sent to the previous and to the next
+    /// member.
     #[cfg(test)]
     pub(crate) fn traffic(&self) -> (u32, [u64; 2]) {
         let wire = self.line.wire();
         (wire.rounds(), wire.sent())
     }
 
-    /// Returns the party that this one waits for, if it waits for a round.
+    /// Returns the computing member that this one waits for, if it waits for a round.
     #[must_use]
     pub(crate) fn waits(&self) -> Option<Peer> {
         let missing = self.peers.iter().zip(&self.inboxes).find(|(_, inbox)| !inbox.whole);
@@ -202,7 +205,7 @@ impl Party {
         step
     }
 
-    /// Takes the program back and sends its messages.
+    /// Takes the program back from its job, and sends the messages that it made.
     fn came_back(&mut self, mut turn: Turn) -> Step<Self> {
         let (fault, doubt, frames, round) = {
             let mut wire = self.line.wire();
@@ -234,7 +237,7 @@ impl Party {
         step
     }
 
-    /// Continues if the round is complete and the program is here.
+    /// Continues the program if it is waiting and the round is complete.
     fn go_on(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if self.inboxes.iter().all(|inbox| inbox.whole)
@@ -274,7 +277,7 @@ impl Machine for Party {
                 return self.go_on();
             }
             Input::Timer(never) => match never {},
-            // A lost party ends the view, which the parent machine does.
+            // The machine around this one ends the view if a computing member is lost.
             Input::PeerUp(_) | Input::PeerLost(_) => {}
         }
         step
@@ -294,15 +297,18 @@ mod tests {
         };
         let (whole, next) = (frame(0, true, 1), frame(1, true, 1));
         assert!(takes(&[whole.clone(), next.clone()]));
-        assert!(!takes(std::slice::from_ref(&next)), "before the round that it is in");
-        assert!(!takes(&[frame(0, false, 1), next.clone()]), "before that round is whole");
+        assert!(!takes(std::slice::from_ref(&next)), "a frame of a later round than the current one");
+        assert!(
+            !takes(&[frame(0, false, 1), next.clone()]),
+            "a frame of the next round before the current one is complete"
+        );
         assert!(!takes(&[whole.clone(), frame(2, true, 1)]), "two rounds ahead");
-        assert!(!takes(&[whole.clone(), whole.clone()]), "a round that is whole");
-        assert!(!takes(&[whole, next.clone(), next]), "also of the round ahead");
+        assert!(!takes(&[whole.clone(), whole.clone()]), "a frame of a round that is complete");
+        assert!(!takes(&[whole, next.clone(), next]), "a frame of the next round, which is complete");
         let full = frame(0, false, PAYLOAD);
         assert!(takes(&[full.clone(), full.clone(), frame(0, true, 0)]));
         assert!(!takes(&[frame(0, true, PAYLOAD + 1)]), "a frame above the limit");
         assert!(!takes(&[full.clone(), full, frame(0, true, 1)]), "a round above the limit");
-        assert!(!takes(&[frame(0, false, 0)]), "nothing, again and again");
+        assert!(!takes(&[frame(0, false, 0)]), "an empty frame that is not the last");
     }
 }

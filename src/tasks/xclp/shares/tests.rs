@@ -1,4 +1,4 @@
-//! The whole computation, and the machines that carry it.
+//! Tests the whole computation, and the machines that run it.
 
 mod whole;
 
@@ -6,10 +6,15 @@ use flyswarm_mpc::shares::{Ring, Shared, context};
 
 use crate::crypto::stream::Stream;
 
-/// Puts the shares of three parties together; each share is the same at both parties that hold it.
+/// Puts the shares of three computing members together, and checks that both members that hold a share have
+/// the same one.
 fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
     for party in 0..3 {
-        assert!(held[party].next == held[(party + 1) % 3].own, "share {} at both", (party + 1) % 3);
+        assert!(
+            held[party].next == held[(party + 1) % 3].own,
+            "share {} is the same at both",
+            (party + 1) % 3
+        );
     }
     let pairs = held[0].own.iter().zip(&held[1].own).zip(&held[2].own);
     pairs.map(|((&a, &b), &c)| a.add(b).add(c)).collect()

@@ -1,4 +1,4 @@
-//! Attacks of a review on the computation.
+//! Tests attacks on the computation that a review proposed.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn blamed(net: &Net) -> BTreeSet<Peer> {
     net.blamed.iter().map(|(_, peer, _)| *peer).collect()
 }
 
-/// Checks that all peers have their results, or that the liar is named. No other peer may be named.
+/// Checks that all peers have their results, or that the liar is blamed. No other peer may be blamed.
 fn harmless_or_named(net: &Net, liar: Peer, what: &str) {
     let all = net.results.len() == 5 && net.failed.is_empty();
     assert!(blamed(net).iter().all(|peer| *peer == liar), "{what}: {:?}", net.blamed);
@@ -19,7 +19,7 @@ fn an_owner_with_two_beginnings_is_named_or_harmless() {
     for told in 0..16u16 {
         let mut net = Net::computing(&outs());
         net.run(|from, to, body, _| {
-            // Owner 2 is not a candidate. These are its bits for the other peers:
+            // Owner 2 is not a candidate. It changes these bits in its messages to the other peers.
             let bit = [Some(0), Some(1), None, Some(2), Some(3)][usize::from(to.0)];
             let tells = bit.is_some_and(|bit| told >> bit & 1 == 1);
             if from == Peer(2) && tells && matches!(body, Body::Begin(_)) {
@@ -45,7 +45,7 @@ fn an_owner_that_names_two_candidates_ends_no_session() {
     assert_eq!((net.results.len(), net.failed.len()), (5, 0), "the next view, in which all are honest");
 }
 
-/// Owner 2 gives peer 1 a copy of the share that differs from the copy of peer 3.
+/// Owner 2 sends peer 1 a copy of a share that differs from the copy for peer 3.
 fn two_copies(what: &str, change: fn(&mut [u8])) {
     let mut net = Net::computing(&outs());
     net.run(|from, to, body, data| {
@@ -55,7 +55,7 @@ fn two_copies(what: &str, change: fn(&mut [u8])) {
         }
     });
     assert_eq!(blamed(&net), [Peer(2)].into(), "{what}: {:?}", net.blamed);
-    assert!(computed(&net).is_empty(), "{what}: computed from shares of which two copies differ");
+    assert!(computed(&net).is_empty(), "{what}: computed although two copies of a share differ");
 }
 
 #[test]
@@ -68,8 +68,8 @@ fn two_copies_of_a_share_of_labels_are_found() {
     two_copies("labels", |words| words[6 * 8] ^= 0x80);
 }
 
-/// Runs the exchange with different announcements of owner 2 to peers 3, 1 and 0, and to itself. Share 1 has
-/// two copies; the copy for peer 1 has another byte.
+/// Runs the exchange. Owner 2 announces different hashes to peers 3, 1 and 0, as `told` says. The copy of
+/// share 1 for peer 1 has a changed byte.
 fn announced(told: [bool; 3]) -> Net {
     let mut net = Net::computing(&outs());
     net.run(|from, to, body, data| {
@@ -92,7 +92,7 @@ fn an_owner_that_announces_different_things_to_parties_is_named_by_those_who_kno
         let mut net = announced(told);
         assert!(computed(&net).is_empty(), "{told:?}");
         assert_eq!(blamed(&net), [Peer(2)].into(), "{told:?}: {:?}", net.blamed);
-        // A party that has not seen the difference itself leaves the blame to those that have.
+        // A computing member that has not seen the difference itself blames no peer.
         let waiting: Vec<Peer> =
             [3, 1, 0].map(Peer).into_iter().filter(|peer| !net.failed.contains(peer)).collect();
         assert!(waiting.len() < 3 && net.suspects.iter().all(|(_, peer)| *peer == Peer(2)), "{told:?}");
@@ -100,7 +100,7 @@ fn an_owner_that_announces_different_things_to_parties_is_named_by_those_who_kno
         for second in 1..=3 {
             net.now = Time(1).plus_ms(1000 * second);
             waiting.iter().for_each(|&peer| net.give(peer, Input::Timer(0)));
-            // A silent party is given up, even if it sends signs of life.
+            // The others give up a computing member that sends only signs of life.
             net.queue.clear();
         }
         assert!(waiting.iter().all(|peer| net.failed.contains(peer)), "{told:?}: {waiting:?}");
@@ -111,7 +111,8 @@ fn an_owner_that_announces_different_things_to_parties_is_named_by_those_who_kno
 #[test]
 fn a_party_that_claims_another_announcement_gets_no_owner_blamed_by_others() {
     let mut net = Net::computing(&outs());
-    // Party 2 (peer 0) claims that owner 3, which has place 2, has announced something else.
+    // Computing member 2 (peer 0) claims that owner 3, which is at place 2, has announced something else to
+    // it.
     net.run(|from, _, body, data| {
         if from == Peer(0) && matches!(body, Body::Part { what: What::Round(0), .. }) {
             data[32 * 2] ^= 1;
@@ -122,13 +123,13 @@ fn a_party_that_claims_another_announcement_gets_no_owner_blamed_by_others() {
         net.now = Time(1).plus_ms(1000 * second);
         [1, 3].iter().for_each(|&peer| net.give(Peer(peer), Input::Timer(0)));
     }
-    // The two parties that wait for peer 0 suspect it.
+    // The two computing members that wait for peer 0 suspect it.
     assert_eq!(net.suspects, [(Peer(1), Peer(0)), (Peer(3), Peer(0))]);
 }
 
 #[test]
 fn no_share_leaves_before_all_owners_have_announced_theirs() {
-    // Owner 2 does not send its hashes until it has seen all that it can see.
+    // Owner 2 sends its hashes only after it has received everything that it can receive.
     let (mut net, mut kept) = (Net::computing(&outs()), 0);
     for peer in (0..5).map(Peer) {
         net.give(peer, Input::Start);
@@ -146,9 +147,9 @@ fn no_share_leaves_before_all_owners_have_announced_theirs() {
 
 #[test]
 fn a_party_frames_no_owner_by_its_part_of_the_check() {
-    // Round 0 compares the announcements of owners. After the rounds that choose one label of each row, bits
-    // become integers; a check of the input was made there before. Party 2 (peer 0) changes its message at
-    // the place of owner 3, which is 2.
+    // Round 0 compares the announcements of the owners. After the rounds that choose one label for each row,
+    // bits become integers; in earlier versions a check of the input was made there. Computing member 2 (peer
+    // 0) changes its message at place 2, which is that of owner 3.
     let chosen = CLASSES.next_power_of_two().ilog2();
     for (changed, at) in [(0, 32 * 2), (1 + chosen, 2 * 40 * 2), (2 + chosen, 2 * 40 * 2)] {
         let (mut net, mut done) = (Net::computing(&outs()), 0);
@@ -162,7 +163,7 @@ fn a_party_frames_no_owner_by_its_part_of_the_check() {
             }
         });
         assert!(done > 0);
-        // At most pairs of parties are marked, and each pair has a party that computed.
+        // No peer is blamed. Members only suspect each other, and each such pair contains a computing member.
         assert_eq!(net.blamed, [], "round {changed}");
         assert!(net.suspects.iter().all(|(by, of)| [by, of].iter().all(|end| [0, 1, 3].contains(&end.0))));
         let computed = [0, 1, 3].iter().any(|&peer| net.results.contains_key(&Peer(peer)));
@@ -172,7 +173,8 @@ fn a_party_frames_no_owner_by_its_part_of_the_check() {
 
 #[test]
 fn a_party_that_spoils_a_round_gets_no_honest_party_blamed() {
-    // Some runs spoil the opened marks. A party that notices it suspects the sender of its last share.
+    // In some runs the opened marks are wrong. A computing member that notices this suspects the sender of
+    // its last share.
     let mut doubts = 0;
     for changed in (3..240).step_by(6) {
         let mut net = Net::computing(&outs());
@@ -185,13 +187,13 @@ fn a_party_that_spoils_a_round_gets_no_honest_party_blamed() {
         assert_eq!(net.blamed, [], "round {changed}");
         doubts += net.suspects.len();
     }
-    assert!(doubts > 0, "marks that are not k a row are seen");
+    assert!(doubts > 0, "rows with other than k marks are noticed");
 }
 
 #[test]
 fn two_parties_that_hold_a_share_of_the_output_differently_are_kept_apart_before_the_decision() {
-    // Peers 3, 1 and 0 compute. Peer 0 claims that it holds something else, or gives peer 1 another last
-    // share.
+    // Peers 3, 1 and 0 compute. Peer 0 claims that it holds another share, or gives peer 1 another share in
+    // the last round.
     for claims in [true, false] {
         let outs = outs();
         let rounds = std::cell::Cell::new(0);
@@ -215,10 +217,10 @@ fn two_parties_that_hold_a_share_of_the_output_differently_are_kept_apart_before
             _ => {}
         });
         assert_eq!((&net.blamed, computed(&net).contains_key(&1)), (&vec![], false), "{claims}");
-        // Only the liar itself could name another pair.
+        // Only this pair is suspected. The liar itself could suspect others.
         let pair = [(Peer(1), Peer(0)), (Peer(0), Peer(1))];
         assert!(net.suspects.contains(&pair[0]) && net.suspects.iter().all(|mark| pair.contains(mark)));
-        assert_eq!(*outs[1].lock().unwrap(), [Peer(0)].into(), "they compute together no more");
+        assert_eq!(*outs[1].lock().unwrap(), [Peer(0)].into(), "the two no longer compute together");
         let mut next = Net::computing(&outs);
         next.run(|_, _, _, _| {});
         let trio: Vec<Peer> = computed(&next).values().map(|(peer, _)| *peer).collect();
@@ -281,7 +283,8 @@ fn a_changed_delivered_share_is_noticed_and_both_that_hold_it_are_named() {
         // No single peer is blamed, and the other peers have their outputs.
         assert!(net.blamed.is_empty() && net.failed.is_empty());
         assert!([0, 3].iter().all(|&peer| matches!(of(&net, peer), Delivered::Output(_, true))));
-        // In a later view one of the two may be gone, perhaps the honest one. The shares are still not used.
+        // In a later view one of the two may be gone, perhaps the honest one. The shares must not be used
+        // there either.
         let left: Vec<Peer> = members.iter().copied().filter(|peer| *peer != other).collect();
         let mut later = delivering(&parties, &left, differing);
         later.run(|_, _, _, _| {});

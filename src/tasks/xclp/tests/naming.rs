@@ -1,4 +1,5 @@
-//! Statements of computing parties: the named peers, and the evidence. Peers 3, 1 and 0 compute.
+//! Tests the statements of computing members: which peers are named, and with which evidence. Peers 3, 1 and
+//! 0 compute.
 
 use super::*;
 use crate::crypto::identity::Identity;
@@ -33,8 +34,9 @@ pub(super) fn context(me: u16) -> Arc<Context> {
     Arc::new(Context::new(settings, Peer(me), identities.swap_remove(usize::from(me)), Vec::new()))
 }
 
-/// Checks that each honest peer that names somebody names the cheater, or the same pair with it, with
-/// evidence that anybody can check, and that no honest peer suspects another. Returns the named peers.
+/// Checks that honest peers name only the cheater, or a pair that contains it, with evidence that everyone
+/// can check. All honest peers must name the same peers, and none may suspect another honest peer. Returns
+/// the named peers.
 fn only_the_cheater(net: &Net, cheater: Peer, what: &str) -> BTreeSet<Vec<Peer>> {
     let honest = net.named.iter().filter(|(by, ..)| *by != cheater);
     let all: BTreeSet<Vec<Peer>> = honest
@@ -55,7 +57,7 @@ fn only_the_cheater(net: &Net, cheater: Peer, what: &str) -> BTreeSet<Vec<Peer>>
     all
 }
 
-/// Lets heartbeats pass until the honest peers have given up, without messages of the cheater.
+/// Drops all messages of the peer `silent`, and lets heartbeats pass until the honest peers have given up.
 fn wait(net: &mut Net, silent: Peer) {
     for second in 1..=20 {
         net.now = Time(1).plus_ms(1000 * second);
@@ -88,14 +90,14 @@ fn a_wrong_bit_of_a_party_is_named_by_every_peer_with_evidence() {
         let all = only_the_cheater(&net, cheater, &what);
         assert_eq!((all.len(), computed(&net).len()), (1, 0), "{what}: all name the same peers");
         let by: BTreeSet<Peer> = net.named.iter().map(|(by, ..)| *by).collect();
-        assert_eq!(by, (0..5).map(Peer).collect(), "{what}: also peers that do not compute");
+        assert_eq!(by, (0..5).map(Peer).collect(), "{what}: peers that do not compute name them too");
         let honest =
             *all.first().and_then(|pair| pair.iter().find(|peer| **peer != cheater)).expect("a pair");
         assert!(net.suspects.contains(&(honest, cheater)), "{what}: {:?}", net.suspects);
     }
 }
 
-/// Runs until this round, then lets the cheater send statements to peers.
+/// Runs until this round. Then the cheater sends statements to the other peers.
 fn with_statements(cheater: Peer, round: u32, statements: impl Fn(Peer) -> Vec<Signed<Statement>>) -> Net {
     let (mut net, mut said) = (Net::computing(&outs()), false);
     for peer in (0..5).map(Peer) {
@@ -113,7 +115,7 @@ fn with_statements(cheater: Peer, round: u32, statements: impl Fn(Peer) -> Vec<S
                 }
             }
         }
-        // The cheater hears of no statement, so it answers none.
+        // The cheater gets no statements, so it answers none.
         if to != cheater || !matches!(body, Body::Statements(_)) {
             net.give(to, Input::Message { from, message });
         }
@@ -131,7 +133,7 @@ fn account(place: Place, accepts: bool, told: u8) -> Topic {
     Topic::Check(place, Account { accepts, ..Account::new([[told; 32]; 2]) })
 }
 
-/// Returns the place of a check, and a later round.
+/// Returns the place of a check, and a round after the check.
 fn checked() -> (Place, u32) {
     let (mut net, mut last) = (Net::computing(&outs()), 0);
     net.run(|from, _, body, data| {
@@ -152,25 +154,25 @@ fn a_party_that_says_two_things_is_named_alone_and_one_that_is_silent_or_lies_in
     let says =
         |statements: &dyn Fn(Peer) -> Vec<Signed<Statement>>| with_statements(cheater, round, statements);
     let other = Place { chunk: place.chunk + 1, ..place };
-    // It says that its coins differ, and nothing more of the accounts of others is wrong.
+    // The cheater falsely claims that its coins differ. Nothing else is wrong.
     let net = says(&|_| vec![statement(cheater, true, account(place, false, 1))]);
     assert_eq!(only_the_cheater(&net, cheater, "a false account").len(), 1);
-    // Each of the two gets another account, and passes it on.
+    // Each of the other two gets a different account, and passes it on.
     let net = says(&|to| vec![statement(cheater, true, account(place, false, to.0 as u8))]);
     let all = only_the_cheater(&net, cheater, "two accounts");
     assert!(all.contains(&vec![cheater]), "{all:?}");
     assert!(net.blamed.iter().any(|(_, peer, _)| *peer == cheater));
-    // It begins twice.
+    // The cheater speaks first twice.
     let net =
         says(&|_| [place, other].map(|place| statement(cheater, true, account(place, false, 1))).to_vec());
     assert!(only_the_cheater(&net, cheater, "two beginnings").contains(&vec![cheater]));
-    // It begins, and its account shows no failure.
+    // The cheater speaks first, but its account shows no failure.
     let net = says(&|_| vec![statement(cheater, true, account(place, true, 1))]);
     assert_eq!(only_the_cheater(&net, cheater, "no failure"), [vec![cheater]].into());
-    // It speaks of a place that is not reached.
+    // The cheater makes a statement about a place that was not reached.
     let net = says(&|_| vec![statement(cheater, true, account(Place { chunk: 9999, ..place }, false, 1))]);
     assert!(only_the_cheater(&net, cheater, "no place").is_empty() && !net.suspects.is_empty());
-    // It tells one peer alone, or an owner alone.
+    // The cheater sends its statement to only one computing member, or only to an owner.
     for only in [Peer(1), Peer(3), Peer(2)] {
         let net = says(&|to| match to == only {
             true => vec![statement(cheater, true, account(place, false, 1))],
@@ -178,10 +180,10 @@ fn a_party_that_says_two_things_is_named_alone_and_one_that_is_silent_or_lies_in
         });
         only_the_cheater(&net, cheater, "told to one");
     }
-    // It answers what no party has begun.
+    // The cheater answers, although no other member has made a statement.
     let net = says(&|_| vec![statement(cheater, false, account(place, false, 1))]);
     assert!(only_the_cheater(&net, cheater, "an answer to nothing").is_empty() && !net.blamed.is_empty());
-    // Another peer's signature, another view, another peer.
+    // The signature, the view or the author of the statement is wrong.
     let mut forged = statement(cheater, true, account(place, false, 1));
     forged.author = Peer(1);
     let net = says(&|_| vec![forged.clone()]);
@@ -223,7 +225,7 @@ fn a_computation_that_takes_too_long_names_nobody() {
     for peer in (0..5).map(Peer) {
         net.give(peer, Input::Start);
     }
-    // The messages of one round of two parties come one second before the end.
+    // Two members' messages of one round arrive only one second before the time limit.
     let late =
         |from: Peer, body: &Body| from != Peer(0) && matches!(body, Body::Part { what: What::Round(30), .. });
     let mut kept = Vec::new();
@@ -235,7 +237,7 @@ fn a_computation_that_takes_too_long_names_nobody() {
         }
     }
     net.now = Time(1).plus_ms(59_000);
-    // One of them is still under way when the time is over.
+    // One of these messages is still in transit when the time is over.
     let (from, to, message) = kept.pop().expect("a message of the round");
     kept.into_iter().for_each(|(from, to, message)| net.give(to, Input::Message { from, message }));
     net.now = Time(1).plus_ms(60_000);
@@ -258,7 +260,7 @@ fn a_party_that_keeps_its_rounds_from_one_other_is_in_the_named_pair() {
                 (from, to) == (cheater, victim) && matches!(body, Body::Part { what: What::Round(30..), .. })
             };
             net.deliver(|from, to, body, _| !keeps(from, to, body));
-            // The cheater sends signs of life to the victim, and follows the rules otherwise.
+            // The cheater sends the victim only signs of life. To the others it follows the rules.
             for second in 1..=20 {
                 net.now = Time(1).plus_ms(1000 * second);
                 net.queue.push_back((cheater, victim, content(&Body::KeepAlive, Bytes::new())));
@@ -279,7 +281,8 @@ fn evidence_that_is_not_complete_or_not_of_one_view_names_nobody() {
         statement(Peer(author), begins, account(Place { chunk: 7, number: 0 }, accepts, 1))
     };
     let (ctx, all) = (context(2), [at(3, true, false), at(1, false, true), at(0, false, true)]);
-    // Party 0, peer 3, refuses, and all that the others told it is the same: it is peer 3 or peer 0.
+    // Computing member 0 (peer 3) refuses the check, although all accounts agree on the messages that it got.
+    // So peer 3 or peer 0 deviates.
     assert_eq!(named(&ctx, &all), Some(vec![Peer(3), Peer(0)]));
     assert_eq!(named(&ctx, &all[..2]), None, "one party has not spoken");
     assert_eq!(named(&ctx, &[]), None);

@@ -1,4 +1,4 @@
-//! Counts columns of real data sets that are wrongly reported as being in other units: figures of
+//! Counts columns of real data sets that are wrongly reported as having other units. The figures are in
 //! lab/tables/quality.md, "Columns next to the pool".
 
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ const PEERS: usize = 5;
 /// Number of rows of the second peer that have a code in every column.
 const CODES: usize = 9;
 
-/// Deals the rows of a set at random, by classes (each at two peers), and in the order of the file. In
-/// some sets that is the order of the classes.
+/// Deals the rows of a data set in three ways: at random, by classes (each class goes to two peers), and in
+/// the order of the file. In some files the rows are sorted by class.
 fn deals(data: &Dataset) -> [Option<Vec<Dataset>>; 3] {
     let dealt = |rows: Vec<Vec<usize>>| rows.iter().map(|rows| data.subset(rows)).collect();
     let in_order: Vec<_> = (0..data.rows()).collect();
@@ -30,7 +30,7 @@ fn with_codes(data: &Dataset) -> Dataset {
     Dataset::new(data.features(), values, Vec::new(), Vec::new()).unwrap()
 }
 
-/// Counts columns reported as being in other units at peers that have no codes.
+/// Counts the columns that peers without codes report as having other units.
 fn units(sums: ColumnSums, peers: &[Dataset], coded: bool) -> usize {
     let honest = told_each(sums, peers).into_iter().enumerate().filter(|(peer, _)| !coded || *peer != 1);
     honest.flat_map(|(_, found)| found).filter(|(_, odd)| !matches!(odd, Anomaly::Constant(..))).count()
@@ -47,7 +47,7 @@ fn honest_peers_of_real_sets_hear_of_few_columns_in_other_units() {
     let sets: Vec<Dataset> =
         paths.iter().map(|path| load_named(path, &Expected::default()).unwrap().data).collect();
     assert!(!sets.is_empty(), "no set");
-    println!("{} sets; columns told to be in other units at peers without codes", sets.len());
+    println!("{} sets; columns reported as having other units, at peers without codes", sets.len());
     println!("codes at a peer  dealt          of columns  typical rows  all rows alone");
     let ways = ["at random", "by classes", "in file order"];
     for coded in [false, true] {

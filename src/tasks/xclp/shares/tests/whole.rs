@@ -1,4 +1,4 @@
-//! The whole computation by three parties, and the machines that carry it.
+//! Tests the whole computation of three computing members, and the machines that run it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ struct Case {
     labels: Vec<Option<u16>>,
 }
 
-/// Makes clusters of codes that differ in few bits; some points are copies, some are opposite to all others.
+/// Makes clusters of codes. The codes of a cluster differ in few bits. Some points are copies, and some are
+/// opposite to all others.
 fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
     let n: usize = rows.iter().sum();
     let width = settings.bits as usize / 64;
@@ -58,8 +59,7 @@ fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
     let mut labels: Vec<_> =
         (0..n).map(|point| (point % 5 == 0).then_some((point % classes) as u16)).collect();
     if settings.balance && classes > 2 {
-        // Uneven: the first class has all labels except one, the second class has that one, the others have
-        // none.
+        // The classes are uneven: the second class has one label, the first class has all others.
         labels.iter_mut().flatten().enumerate().for_each(|(at, label)| *label = u16::from(at == 1));
     }
     let plan = Plan::new(n, classes, settings).expect("fits");
@@ -72,7 +72,7 @@ fn case(rows: &[usize], classes: usize, settings: Settings, seed: u8) -> Case {
 }
 
 impl Case {
-    /// Returns the shares that each party holds of the inputs of all owners.
+    /// Returns each computing member's shares of the inputs of all owners.
     fn inputs(&self) -> [Vec<Inputs>; 3] {
         let bits = self.plan.settings().bits as usize;
         let (mut held, mut start) = ([vec![], vec![], vec![]], 0);
@@ -91,7 +91,8 @@ impl Case {
         held
     }
 
-    /// Returns the same if owners share parts of distances; of each pair the earlier owner's part is random.
+    /// Does the same for owners that share parts of distances. In each pair, the earlier owner's part is
+    /// random.
     fn parts(&self) -> [Vec<Inputs>; 3] {
         let (n, distances) = (self.plan.points(), self.codes.distances(&self.codes));
         let drawn = words(n * n, 16, 9);
@@ -163,7 +164,7 @@ fn sealed(outcomes: [Outcome; 3]) -> [Sealed; 3] {
 fn every_stage_is_the_references_bit_for_bit() {
     let balance = Settings { balance: true, ..settings() };
     let shapes: [(&[usize], usize, Settings); 7] = [
-        // Balanced: five classes (three of them without a label), one class, few points.
+        // With balanced classes: five classes (three of them without a label), one class, and few points.
         (&[40, 35], 5, balance),
         (&[30, 21], 1, Settings { k: 20, ..balance }),
         (&[1, 1], 2, balance),
@@ -200,11 +201,11 @@ fn every_stage_is_the_references_bit_for_bit() {
         });
         let reference = case.reference();
         let ones: u32 = run.results[0].0.iter().map(|word| word.0.count_ones()).sum();
-        assert_eq!(ones as usize, n * plan.k(), "k marks a row");
+        assert_eq!(ones as usize, n * plan.k(), "each row has k marks");
         let mut weights = opened(&run.results.each_ref().map(|run| run.1.clone()));
         let mut expected = reference.weights.clone();
         for (found, expected) in weights.chunks_mut(plan.k()).zip(expected.chunks_mut(plan.k())) {
-            // The edges come in the order of a secret permutation.
+            // The edges are sorted first, because they come in the order of a secret permutation.
             found.sort_unstable();
             expected.sort_unstable();
         }
@@ -227,11 +228,11 @@ fn rounds_follow_from_public_numbers() {
     assert_eq!(one.stages(), two.stages());
     let rounds: Vec<u32> = one.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert_eq!(rounds, [5, 1, 8, 141, 4, 7, 3, 117, 340, 114], "{:?}", one.stages());
-    // A step is two reshares and one truncation, which takes 9 rounds. The labels are one reshare, and the
-    // sum is truncated.
+    // A step takes two reshares, and a truncation of 9 rounds. The labels take one reshare, and the
+    // truncation of the sum 9 rounds.
     assert_eq!(rounds[8], 1 + 30 * (2 + 9) + 9);
-    // Balanced classes take one more product and truncation. Their numbers are handled in the same rounds as
-    // the reciprocals.
+    // Balanced classes take one more product and truncation. The numbers of labels use the same rounds as the
+    // reciprocals.
     let balance = Settings { balance: true, ..settings() };
     let (one, mut two) = (case(&[30, 40], 3, balance, 1), case(&[70, 0], 3, balance, 2));
     two.labels.fill(None);
@@ -256,7 +257,7 @@ fn from_parts_of_distances_comes_the_references_output_with_one_round_less_and_f
 #[test]
 fn distances_that_no_codes_have_and_any_words_of_labels_end_with_an_output() {
     let case = case(&[9, 9, 9], 2, settings(), 3);
-    // Any word may come: it counts mod 2 L, so that nothing overflows.
+    // An owner may share any word. It is reduced mod 2 L, so that nothing overflows.
     let spoiled = |at: usize, by: u16| {
         let mut inputs = case.parts();
         inputs[0][1].distances.next[at] = inputs[0][1].distances.next[at].wrapping_add(by);
@@ -282,37 +283,38 @@ fn bytes_and_rounds_are_those_of_the_design() {
     let (n, k, classes, log, steps) = (192, 10, 10, 9, 20);
     let settings = Settings { k, bits: 1 << log, alpha: 0.9, steps, power: 1, balance: false };
     let run = case(&[100, 92], classes, settings, 1).run(1);
-    // Bytes of a party by stage: per pair, per ordered pair, per edge, per score.
+    // Numbers of pairs, ordered pairs, edges and scores, from which the bytes of each stage follow.
     let (pairs, square, edges, scores) = (n * (n - 1) / 2, n * n, n * k, n * classes);
     let index = (n - 1usize).ilog2() as usize + 1;
     let design = [
-        // A bit becomes a word: a reshare of each bit, and a deal by one of the three parties.
+        // To make a word of a bit, the bit is reshared, and one of the three members deals.
         ((2 * n) << log) * 4 / 3 + 8 * scores * 4 / 3,
         2 * pairs,
         pairs * 4 * (log + 1) / 24,
-        // The counting tree of the tie-break has 3.2 products a candidate, the path and the last product two.
+        // The counting tree of the tie-break takes 3.2 products for each candidate, the path and the last
+        // product take two.
         square * (4 + 8 * (log - 1) + 11) / 16 + (log + index) * 4 * (index + 1) * n / 8,
-        // Two messages of each hop of a shuffle, and the marks.
+        // Each hop of a shuffle takes two messages. Then the marks are opened.
         square * (2 * (log + 1) + 1) / 8,
         ((1 << (log - 1)) + 448) / 8 * edges,
         square * 16,
         790 * n,
-        // Two reshares, 65 dealt planes, the carry, two bits as words, a reshare.
+        // This is for two reshares, 65 dealt planes, the carry, two bits made into words, and a reshare.
         445 * scores * steps / 10,
     ];
-    // Labels and coarse scores take about 3 % of the rest at 2,500 points: 330 bytes a score.
+    // Labels and coarse scores take 330 bytes for each score. At 2,500 points this is about 3 % of the rest.
     let output = 330 * scores;
     let design: usize = design.iter().sum::<usize>() + output;
     let most = run.sent.iter().copied().max().expect("three") as f64;
     assert!(most <= 1.05 * design as f64, "{most} bytes, {design} by the design: {:?}", run.stages());
     let least = run.sent.iter().copied().min().expect("three") as f64;
-    assert!(most <= 1.02 * least, "all parties have the same load: {:?}", run.sent);
-    // Choosing neighbours takes 396 rounds at 2,500 points and codes of 4,096 bits. A step takes 11
-    // rounds for any number.
+    assert!(most <= 1.02 * least, "all three members have the same load: {:?}", run.sent);
+    // Choosing neighbours takes 396 rounds at 2,500 points and codes of 4,096 bits. A step takes 11 rounds
+    // for any number of points.
     let rounds: Vec<u32> = run.stages().into_iter().map(|(_, rounds, _)| rounds).collect();
     assert!(rounds[3] == 214 && rounds[7] <= 140 && rounds[9] <= 170, "{rounds:?}");
     assert_eq!(rounds[8], 1 + 11 * steps as u32 + 9);
-    // Balanced classes take one more product and truncation, by 20 bits, and a lookup for each class.
+    // Balanced classes take one more product, one more truncation by 20 bits, and a lookup for each class.
     let balanced = case(&[100, 92], classes, Settings { balance: true, ..settings }, 1).run(1);
     let more = balanced.sent.iter().copied().max().expect("three") as f64 - most;
     assert!(more <= (32 * scores + 400 * classes) as f64, "{more} bytes more for {scores} scores");
@@ -327,18 +329,18 @@ fn an_owner_that_sends_another_share_than_it_announced_ends_the_computation_with
     let ended = case.run_on(inputs, 4);
     let alone = Outcome::Alone;
     assert_eq!(ended.results, [Outcome::Cheats(vec![1]), alone(Side::Before), alone(Side::After)]);
-    assert_eq!(ended.rounds, 1, "nothing else has begun");
+    assert_eq!(ended.rounds, 1, "no other round has begun");
 }
 
 #[test]
 fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
-    // There are 64 points, so that no lane is left over when the marks are opened.
+    // There are 64 points, so that the opened marks fill their words completely.
     let case = case(&[32, 32], 1, Settings { k: 3, alpha: 0.1, steps: 3, ..settings() }, 8);
     let inputs = case.inputs();
     for me in 0..3 {
         let (mut all, mut any) = (Vec::new(), Vec::new());
         for attempt in 0..36 {
-            // Its own two keys stay; the third key differs each time.
+            // The two keys of this member stay the same. The third key differs each time.
             let mut keys = [[1; 32], [2; 32], [3; 32]];
             keys[(me + 2) % 3] = [10 + attempt; 32];
             let program = |context: Context| {
@@ -351,13 +353,13 @@ fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
                     messages.push((side, bytes.to_vec()));
                 }
             });
-            // The opened marks are not random: three of the 64 in a row are set. They come with the last
-            // round of the compaction, from the previous party.
+            // The opened marks are not random, because three of the 64 marks of each row are set. They come
+            // from the previous member with the last round of the compaction.
             let last: u32 = run.stages().iter().take(5).map(|(_, rounds, _)| rounds).sum();
             let marks = &mut messages[2 * (last as usize - 1)];
             assert_eq!((marks.0, marks.1.len()), (Side::Before, 64 * 8));
             marks.1.clear();
-            // The hashes of what owners announced come in the first round.
+            // The first round has hashes of the owners' announcements, which are the same each time.
             messages[..2].iter_mut().for_each(|(_, hashes)| hashes.clear());
             let view: Vec<u8> = messages.into_iter().flat_map(|(_, bytes)| bytes).collect();
             if attempt == 0 {
@@ -374,7 +376,7 @@ fn every_bit_that_a_party_gets_depends_on_the_key_that_it_has_not() {
     }
 }
 
-/// Three machines and the messages between them, in a random order that `stream` draws.
+/// Three machines and the messages between them. They are delivered in a random order that `stream` draws.
 struct Net {
     parties: [Party; 3],
     queue: VecDeque<(usize, usize, Frame)>,
@@ -410,8 +412,8 @@ impl Net {
         }
     }
 
-    /// Delivers all messages, those of each pair in their order, otherwise at random. `change` may alter or
-    /// drop a message.
+    /// Delivers all messages in a random order that keeps the order between each two machines. `change` may
+    /// alter or drop a message.
     fn run(&mut self, stream: &mut Stream, mut change: impl FnMut(usize, usize, Frame) -> Option<Frame>) {
         (0..3).for_each(|party| self.give(party, Input::Start));
         while !self.queue.is_empty() {
@@ -470,14 +472,14 @@ fn one_bit_of_any_message_that_is_not_the_programs_spoils_no_output() {
         let cheat = at % 3;
         let (found, blamed, _) = run(cheat, 1 + word as usize % frames, (word >> 32) as usize);
         assert!(blamed.iter().all(|(_, peer, _)| *peer == [4, 1, 7].map(Peer)[cheat]), "{blamed:?}");
-        // A party that ends with shares of the output has the right ones.
+        // If a member ends with shares of the output, they are the right ones.
         for (found, honest) in found.iter().zip(&honest) {
             assert!(found.as_ref().is_none_or(|f| !matches!(f, Outcome::Sealed(_)) || f == honest), "{at}");
         }
         refused += usize::from(found.iter().any(|found| matches!(found, Some(Outcome::Fails(_)))));
         early += usize::from(found.iter().all(|found| !matches!(found, Some(Outcome::Sealed(_)))));
     }
-    // Packed words may end with bits that are not read.
+    // Not every change matters, because packed words may end with bits that are not read.
     assert!(refused >= 40 && early >= 50, "{refused} refused, {early} before any output");
 }
 
