@@ -13,11 +13,11 @@
 //! 2. For each of its rows b, the *evaluator* adds X^(-c stride) times the ciphertexts for all columns c
 //!    whose bit is 1. The first coefficients of the sum hold the inner products of all the holder's rows
 //!    with b.
-//! 3. The evaluator adds a fresh encryption of zero under the holder's public key. This renews c1, which
-//!    is linear in b and would reveal b, whatever happens to c0. To the wanted coefficients of c0, it adds
-//!    D times a mask uniform mod t, which is its share, and uniform noise below 2^83. Then it divides by
-//!    the second prime, which halves the length of the answer. It sends the first coefficients of c0 and
-//!    all of c1.
+//! 3. The evaluator adds a fresh encryption of zero under the holder's public key. This renews c1,
+//!    which is linear in b and would reveal b, whatever is added to c0. To the wanted coefficients of
+//!    c0, it adds D times a mask uniform mod t, which is its share, and uniform noise below 2^83. Then
+//!    it divides by the second prime, which halves the length of the answer. It sends the first
+//!    coefficients of c0 and all of c1.
 //! 4. The holder decrypts the products plus the mask, mod t.
 //!
 //! *Why the evaluator's bits are hidden.* By Ring-LWE, c1 plus the fresh encryption's c1 is uniform to the

@@ -79,7 +79,7 @@ impl Receiver {
         out
     }
 
-    /// Returns the sum over the transfers of this peer's shares, `width` words, from y.
+    /// Returns the sum of this peer's shares over all transfers, computed from y. It has `width` words.
     ///
     /// # Panics
     /// If `strings` does not have `width` words of 2 bytes for each bit of `choices`.
@@ -199,7 +199,7 @@ fn words(blocks: &[[u8; 16]]) -> impl Iterator<Item = u16> {
     blocks.as_flattened().as_chunks().0.iter().map(|&word| u16::from_le_bytes(word))
 }
 
-/// Hash H. Its key is public, its inputs and outputs are not.
+/// Hash H. Its key is public; its inputs and outputs are secret.
 struct Hash(Aes128);
 
 impl Hash {

@@ -1,19 +1,20 @@
 //! Disclosure control on shares: which pooled cells of a table may open (spec, section 15i).
 //!
-//! Every owner shares a vector of whole numbers mod 2^64: its rows in each *cell*, its rows in each *bucket*
-//! of the values of each *measure*, and the sum and the sum of squares of each measure. The parties add the
-//! vectors up and decide on shares which cells pass ([`Rule`]). They open nothing. Their result is shares of
-//! one bit for each cell and measure, and of the pooled numbers.
+//! Every owner shares a vector of whole numbers mod 2^64: the number of its rows in each *cell* and in
+//! each *bucket* of the values of each *measure*, and the sum and the sum of squares of each measure.
+//! The parties add the vectors up and decide on shares which cells pass ([`Rule`]). They open nothing.
+//! The result consists of shares of one bit for each cell and measure, and of the pooled numbers.
 //!
-//! A cell passes if it has enough rows of enough owners, and still enough rows without the rows of any one
-//! owner. So an owner that claims rows that it does not have, or that subtracts its own rows from an opened
-//! cell, sees no fewer rows of the others. The test without an owner does not use that owner's numbers, which
-//! is why their range needs no proof.
+//! A cell passes if it has enough rows of enough owners, and if enough rows remain without the rows of
+//! any one owner. So the others have enough rows in an opened cell, even if an owner subtracts its own
+//! rows from it or claims rows that it does not have. The test that leaves out an owner does not use
+//! that owner's numbers, so their range needs no proof.
 //!
 //! A measure passes if, whichever bucket is left out, its other rows pass as a cell. So a column in which
 //! few rows differ from the commonest value does not pass: its sum would count these rows.
 //!
-//! A quantile ([`super::quantiles`]) passes if the rows below it pass as a cell, and the rows above it.
+//! A quantile ([`super::quantiles`]) passes if the rows below it pass as a cell, and the rows above it
+//! pass as a cell, too.
 
 use super::bits::{b2a, not, sign, words};
 use super::input::Inputs;
@@ -26,7 +27,7 @@ use super::{Bits, Context, Ring, Shared, Stage, Xor};
 
 /// Bits of a pooled count in two's complement.
 pub(super) const COUNT_BITS: usize = 40;
-/// Bits of a number of owners in two's complement, less up to 64.
+/// Bits of a number of owners minus a number up to 64, in two's complement.
 const OWNER_BITS: usize = 8;
 /// Number of buckets of a measure.
 pub const BUCKETS: usize = 16;
@@ -101,7 +102,7 @@ impl Rule {
         LANES * (words(self.cells()) + BUCKETS * words(self.measures.len())) + sides
     }
 
-    /// Returns a number of bytes that is more than any round needs, for these owners.
+    /// Returns an upper bound on the bytes of a round with these owners.
     #[must_use]
     pub fn round_limit(&self, owners: usize) -> usize {
         let scales: usize = self.scales.iter().map(|scale| scale.round_limit(owners)).sum();

@@ -52,8 +52,8 @@ impl Graph {
         (Self { points, sum, own }, degrees)
     }
 
-    /// Returns the sum of coin times row of the own share of W, or of the next one. W is symmetric, so these
-    /// are also the products with its columns.
+    /// Returns the sum of the rows of this party's own share of W, or of its next share, each row times
+    /// its coin. W is symmetric, so these are also the products with its columns.
     #[must_use]
     pub fn combined(&self, coins: &[Galois<u64>], side: Side) -> Vec<Galois<u64>> {
         let rows = self.sum.chunks(self.points).zip(self.own.chunks(self.points));

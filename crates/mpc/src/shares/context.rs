@@ -11,7 +11,7 @@ use super::round::{Line, Round, Side, Wire};
 use super::{Ring, Shared};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Label of every stream between computing parties.
+/// Label of every stream between parties.
 const LABEL: &str = "shares";
 /// Number of words that are masked at once: their keystream stays in the first-level cache.
 const BLOCK: usize = 512;
@@ -126,7 +126,8 @@ impl Context {
         }
     }
 
-    /// Returns the context with a log of statements: the operations add what their senders must prove.
+    /// Returns the context with a log of statements: the operations add the statements that their
+    /// senders must prove.
     #[must_use]
     pub fn with_log(mut self, log: Log) -> Self {
         self.log = Some(log);

@@ -69,9 +69,9 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
     distances
 }
 
-/// Computes the same distances from the parts of all owners, in the order of their places, each with its
-/// rows x `points`. Sends nothing. Between two points of one owner, the row of the later point counts. The
-/// distance of a point from itself is 0.
+/// Computes the same distances from the parts of all owners, and sends nothing. The parts come in the
+/// order of the owners' places; each has the owner's rows x `points`. Between two points of one owner,
+/// the row of the later point counts. The distance of a point from itself is 0.
 #[must_use]
 pub fn added(parts: &[Shared<u16>], points: usize) -> Shared<u16> {
     let rows = |(owner, part): (usize, &Shared<u16>)| {

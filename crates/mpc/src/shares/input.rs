@@ -1,9 +1,9 @@
 //! Input that owners share, and the check that the parties hold the same copies of it.
 //!
-//! An owner shares the bits of its codes and of its labels, one-hot for *all* rows, by exclusive or. Any
-//! words that it sends are bits, so the parties do not have to check their range. So no party can blame an
-//! owner with a false result of such a check. The parties convert the bits to integers themselves
-//! ([`integers`]).
+//! An owner shares bits by exclusive or: those of its codes, and those of its labels, one-hot for *all*
+//! rows. Any words that it sends are bits, so the parties do not check their range, and no party can
+//! blame an owner with a false result of such a check. The parties convert the bits to integers
+//! themselves ([`integers`]).
 //!
 //! One share is sent as words, to two parties; the others are sent as seeds. Before any party gets a
 //! share, each owner announces hashes of all three of its shares to all parties ([`Announced`]). Each

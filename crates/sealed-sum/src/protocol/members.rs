@@ -157,7 +157,7 @@ fn most_out(session: &Settings, candidates: &BTreeSet<Peer>) -> usize {
 /// Edges that a tree may have.
 struct Allowed<'a> {
     reached: &'a BTreeMap<Peer, BTreeSet<Peer>>,
-    /// Peers that more authors claim to reach than the committee may have liars.
+    /// Peers that are claimed as reachable by more authors than the committee may have liars.
     trusted: BTreeSet<Peer>,
     marked: BTreeSet<(Peer, Peer)>,
 }

@@ -106,7 +106,7 @@ fn scores_are_those_of_the_exact_solve_to_the_tolerance() {
             worst = worst.max(error / tolerance);
         }
     }
-    assert!(worst > 0.02, "the tolerance says something: {worst}");
+    assert!(worst > 0.02, "some error comes near the tolerance: {worst}");
 }
 
 /// Returns labels of uneven classes: one label in the first, about `most` in the second, none in the
@@ -195,7 +195,7 @@ fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refu
     assert!(matches!(refused, Refusal::Imprecise { steps: 190, .. }), "{refused}");
     assert!(plan(2500, 190, false).is_ok());
     let usual = Settings { alpha: 0.99, steps: 60, k: 10, bits: 4096, power: 1, balance: true };
-    assert!(Plan::new(10_000, 10, usual).is_ok(), "what is usual fits");
+    assert!(Plan::new(10_000, 10, usual).is_ok(), "the usual numbers fit");
     let [one, two] = [false, true].map(|balance| plan(500, 190, balance).expect("fits"));
     assert!(one.score_bits() < two.score_bits() && two.quotient_bits() < 64);
     assert_eq!(one.largest_product(), two.largest_product());

@@ -1,9 +1,9 @@
 //! Deadlines, which the receiver sets and which no message can extend.
 //!
-//! A member of the view sends a keep-alive message to its neighbours every second. A peer that is silent
-//! for `view_timeout_ms` counts as gone. In addition, the reports on each order, and the next order, have
-//! a deadline. It is 2 s later for each level, up by height and down by depth. So if several peers wait,
-//! the one next to a liar reports first.
+//! A member of the view sends a keep-alive message to its neighbours every second. A peer that is
+//! silent for `view_timeout_ms` counts as gone. In addition, the reports on each order, and the next
+//! order, have a deadline. Each level of the tree adds 2 s: by height for reports, and by depth for
+//! orders. So if several peers wait, the one next to a liar reports first.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -61,7 +61,8 @@ enum Lie {
     Backdate,
     /// Begins its views with random promises only.
     Choose,
-    /// Promises as if it had acknowledged nothing. A session with `crash` does not bear this.
+    /// Promises as if it had acknowledged nothing. A session with the fault model `crash` does not
+    /// tolerate this.
     Forget,
     /// Deals with wrong shares, for example shares that one member cannot open.
     Deal,
@@ -330,7 +331,7 @@ struct Seen {
     barred: [usize; 2],
     /// Failed views in a row that their leader ended.
     ended: [usize; 2],
-    /// Views of one session without one honest peer that had not finished.
+    /// Views of one session that left out one honest peer before it had finished.
     out: [usize; 2],
     /// Seconds until the last honest peer finished.
     seconds: [u64; 2],
@@ -348,8 +349,8 @@ impl Seen {
     }
 }
 
-/// Returns the largest number of views that one honest peer was left out of before it had finished. A peer
-/// that no honest promise of the view reaches is not connected yet, or was lost.
+/// Returns the largest number of views that one honest peer was left out of before it had finished. A
+/// view does not count if no honest promise reaches the peer: it is not connected yet, or was lost.
 fn views_out(net: &Network) -> usize {
     let mut out: BTreeMap<Peer, BTreeSet<Ballot>> = BTreeMap::new();
     let mut finished = BTreeSet::new();
