@@ -326,7 +326,7 @@ impl Play<'_> {
                     self.nodes.kill(i);
                     self.close(i);
                     self.down.insert(i);
-                    self.played[i].reason.get_or_insert("it was down".into());
+                    self.played[i].reason.get_or_insert("its process was ended".into());
                 }
                 Ok(())
             }

@@ -1,7 +1,6 @@
 """Checks the vectors `session`, `tree` and `members`.
 
-They have ids, plans, columns, trees, members of views, and draws of partners.
-"""
+These vectors have ids, plans, columns, trees, members of views, and draws of partners. """
 
 import csv
 import io

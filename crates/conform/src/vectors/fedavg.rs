@@ -260,7 +260,7 @@ fn held_out(seed: &[u8; 32]) -> Value {
     let patient = text.replacen("rounds = 1", "rounds = 4\npatience = 1", 1);
     let ended = played(&Session::parse(&patient).unwrap(), seed, parts(), (Peer(4), 0));
     let round = ended.slots.iter().position(|slot| slot == "round-3").unwrap();
-    assert_eq!(ended.vectors.len(), round + 1, "the session ends with predictions in place of round 3");
+    assert_eq!(ended.vectors.len(), round + 1, "the session ends with predictions instead of round 3");
     json!({
         "toml": text, "slots": whole.slots, "rows": (0..4).map(values).collect::<Vec<_>>(),
         "labels": (0..4).map(labels).collect::<Vec<_>>(), "holders": of("holders"),

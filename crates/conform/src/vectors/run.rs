@@ -170,8 +170,8 @@ impl Run {
         messages.find(|message| fits(message)).expect("it was sent")
     }
 
-    /// Gives one more input to a node at this time. Returns what it sends and stores, and whether it ends,
-    /// sorted. No peer gets any of it.
+    /// Gives one more input to a node at this time. Returns what it sends and stores, and whether it
+    /// ends, sorted. No peer gets the messages.
     pub(crate) fn answer(&mut self, to: Peer, us: u64, input: Input<Node>) -> Vec<Value> {
         self.now = Time(us);
         let mut out = Vec::new();

@@ -214,21 +214,21 @@ pub(crate) fn members() -> Value {
         let leader = session.committee()[0];
         let others: Vec<_> = session.peers().filter(|&peer| peer != leader).collect();
         let (first, second) = (others[0], others[1]);
-        let mut alone = said("nobody but itself reaches the leader");
+        let mut alone = said("no other peer reaches the leader");
         for (author, reached) in &mut alone.reached {
             reached.retain(|&peer| peer != leader || *author == leader);
         }
-        let mut gone = said("nobody reaches one peer, which has promised nothing");
+        let mut gone = said("one peer has promised nothing, and no peer reaches it");
         gone.reached.remove(&first);
         gone.reached.values_mut().for_each(|reached| reached.retain(|peer| *peer != first));
-        let mut over = said("a mark whose slots are over");
+        let mut over = said("a mark that has expired");
         over.committed = 8;
         over.marks.insert(Mark { slot: 0, ..mark(1, leader, first) });
         let mut ahead = said("a mark of a slot that cannot be known yet");
         ahead.marks.insert(Mark { slot: 2, ..mark(1, leader, first) });
-        let mut next = said("a mark of the slot after the one under way");
+        let mut next = said("a mark of the slot after the current one");
         next.marks.insert(Mark { slot: 1, ..mark(1, leader, first) });
-        let mut once = said("many suspect one in one view");
+        let mut once = said("many peers suspect one peer in one view");
         once.marks.extend(session.peers().filter(|&peer| peer != first).map(|peer| mark(1, peer, first)));
         // Marks of a liar on one peer more than the rule tolerates, with the fewest promises.
         let theta = u16::try_from(peers.saturating_sub(1) / 3).unwrap().min(3);
@@ -244,13 +244,13 @@ pub(crate) fn members() -> Value {
         let of =
             |peer: Peer| session.peers().filter(move |&other| other != peer).take(usize::from(theta) + 2);
         let charged = |peer: Peer| of(peer).map(|other| (peer.0, other.0)).collect::<Vec<_>>();
-        let needed = said("who is charged with too much is an author that a quorum needs");
+        let needed = said("a quorum needs an author whose charge is too high");
         let needed = fewest(needed.marked(&charged(first)), &[first]);
-        let needed_leader = said("a leader that is charged with too much, and needed for a quorum");
+        let needed_leader = said("a quorum needs a leader whose charge is too high");
         let needed_leader = fewest(needed_leader.marked(&charged(leader)), &[]);
         let apart: Vec<_> =
             session.peers().filter(|&peer| peer != first).map(|peer| (first.0, peer.0)).collect();
-        let chain = said("an author that a quorum needs is kept apart from everybody");
+        let chain = said("a quorum needs an author that is kept apart from all others");
         let chain = fewest(chain.marked(&apart[..apart.len().min(usize::from(theta) + 1)]), &[first]);
         // Together with the others it is not a quorum, so the peer that would be left out stays.
         let mut unreached = said("an author that the others do not reach").marked(&charged(first));
@@ -274,7 +274,7 @@ pub(crate) fn members() -> Value {
             said("the leader and another").marked(&[(leader.0, first.0)]),
             said("two marks on one pair").marked(&[(leader.0, first.0), (first.0, leader.0)]),
             said("two that do not lead").marked(&[(first.0, second.0)]),
-            said("the leader and everybody").marked(&all),
+            said("the leader and all others").marked(&all),
         ];
         cases.extend(said.iter().map(|said| said.shown(&session)));
         let mut random = Stream::new(b"flyswarm test vectors", "members", &(peers as u16).to_le_bytes());
@@ -292,7 +292,7 @@ pub(crate) fn members() -> Value {
     let sessions: BTreeMap<_, _> =
         ROSTERS.iter().map(|&(peers, _)| (peers.to_string(), small_text(peers))).collect();
     json!({
-        "about": "who is in a view and where, by what promises say (spec, section 8): reached, a bitmap for \
+        "about": "members and tree of a view, computed from its promises (spec, section 8): reached, a bitmap for \
                   each author; marks: counter, proposer, author, suspect, slot; tree: a peer and its parent, \
                   null if no view follows",
         "sessions": sessions,

@@ -65,7 +65,7 @@ fn restarted_peers_are_given_the_committed_result() {
 
 #[test]
 fn a_peer_that_comes_back_in_time_is_counted() {
-    // Three are left, and the session needs four: they wait until one returns.
+    // Three are left, and the session needs four: they wait until one peer returns.
     let mut swarm = Swarm::new(5, |session| {
         session.min_peers = 4;
         session.timing.no_quorum_timeout_ms = 40_000;
@@ -320,7 +320,7 @@ fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not
             assert!(!found, "{} holds what was in {}", path.display(), was.display());
         }
     }
-    // If it joins again, it reports this and changes nothing.
+    // If this peer joins again, it reports that it has finished, and changes nothing.
     let model = std::fs::read(swarm.file(others[0], "model")).expect("a model");
     swarm.start(others[0], &[]);
     let ended = swarm.wait_end(others[0]);
