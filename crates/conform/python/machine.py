@@ -450,7 +450,8 @@ class Machine:
         view.own_part("Keys", -1, view.own_key)
 
     def fail_view(self, reason: Reason, suspect: int | None) -> None:
-        """Ends the view, if there is one, because of a member: by default the parent of this peer."""
+        """Ends the view, if there is one, and names a member as the cause: by default the parent of
+        this peer."""
         view = self.view
         if view is None:
             return

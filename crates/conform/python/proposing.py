@@ -57,7 +57,7 @@ class Proposer:
             return False
         present = sorted((p for p in m.session.committee if p in m.reachable()), key=lambda p: m.led_in_vain[p])
         since = max(self.idle_since, self.marks.idle_until(m.me))
-        # Times are binary fractions of seconds, so that the earliest moment may be missed by a rounding error.
+        # Times are binary fractions of seconds, so a rounding error may miss the earliest moment.
         return m.now - since >= present.index(m.me) * m.seconds("proposal_backoff_ms") - 5e-7
 
     def propose(self) -> None:

@@ -91,7 +91,7 @@ fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
 fn listed(value: &Value) -> Result<Vec<TracedFrame>, String> {
     let list = ["log", "messages", "bad"].iter().find_map(|name| value[name].as_array()).or(value.as_array());
     let list =
-        list.ok_or("neither a list of frames nor an object with one that is called log, messages or bad")?;
+        list.ok_or("neither a list of frames nor an object with such a list under log, messages or bad")?;
     let frames = list.iter().enumerate().filter(|(_, entry)| entry.get("header").is_some());
     let frames = frames.map(|(place, entry)| {
         let wrong = |what: &str| format!("entry {}: {what}", place + 1);

@@ -141,7 +141,7 @@ def keys(parties: Parties, plan: Plan, distances: Shares) -> Program:
 
 
 def counted(part: Part, number: list[Shares], rows: list[Shares]) -> Program:
-    """Adds the number of ones of rows, lane by lane, to a number of planes."""
+    """Adds, lane by lane, the number of ones in the rows to a number that is given in planes."""
     columns = [[number[0], *rows], *([plane] for plane in number[1:])]
     while any(len(column) > 2 for column in columns):
         cuts = []

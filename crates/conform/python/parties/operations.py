@@ -226,7 +226,8 @@ def leading(part: Part, planes: list[Shares]) -> Program:
 
 
 def b2a_parts(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: list[int]) -> Program:
-    """Returns each role's part of the weighted sums of planes, before the reshare, and the statement about it."""
+    """Returns each role's part of the weighted sums of planes, before the reshare, and the statement
+    about the sums."""
     turned = [part.turned(plane) for plane in planes]
     known = numpy.concatenate([bits_of(plane[0] ^ plane[1], length) for plane in turned]).astype(ring.dtype)
     shares = part.turned(dealt(part, ring, 0, known))

@@ -267,7 +267,7 @@ def add_mask(bits: int, vector: bytes, sign: int, key: bytes, label: str, params
     return add_words(bits, vector, Stream(key, label, params, offset).take(len(vector)), sign)
 
 
-# --- section 12: what binds a deal or a release to one vector and to its author
+# --- section 12: context that binds a deal or a release to one vector and to its author
 
 
 def context_of(session_id: bytes, sum_id: SumId, author: int) -> bytes:

@@ -85,7 +85,7 @@ def needed(session: Session) -> int:
 
 
 def candidates_of(session: Session, units: dict[int, list[Unit]], reached: dict[int, set[int]]) -> set[int]:
-    """Returns the authors, and the peers that an author reaches over a pair that is not kept apart.
+    """Returns the authors, and the peers that an author reaches and is not kept apart from.
 
     The oldest marks are dropped until there are enough candidates.
     """

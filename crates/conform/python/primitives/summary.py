@@ -63,8 +63,8 @@ class Histogram(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """Quantiles of a measure: the smallest value, the number of bits of a value minus the smallest, and
-    the histograms with the rows."""
+    """Quantiles of a measure: the smallest value, the number of bits of a value minus the smallest one,
+    and the histograms that count its rows."""
 
     measure: int
     low: int

@@ -500,7 +500,8 @@ fn lengthen(case: &Case<'_>, deal: &mut Signed<Deal>) {
     }
 }
 
-/// Gives the first member of the committee the share of the last one, and signs the node's own deal again.
+/// Gives the first member of the committee the share of the last member, and signs the node's own deal
+/// again.
 fn misdeal(case: &Case<'_>, deal: &mut Signed<Deal>) {
     let mut item = deal.item.clone();
     if let Some(last) = item.dealt.shares.last().copied() {

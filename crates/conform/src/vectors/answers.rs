@@ -26,8 +26,9 @@ const PROMISED: u64 = 3_000;
 const KEYS: u64 = 6_000;
 /// The followers have acknowledged the coin.
 const ACKNOWLEDGED: u64 = 11_000;
-/// The followers wait for the opening of the coin, and have opened it.
+/// The followers wait for the opening of the coin.
 const RELEASED: u64 = 13_500;
+/// The followers have opened the coin.
 const OPENED: u64 = 15_500;
 /// The first follower has found in slot 1 that the session ends. The other one has not.
 const REFUSED: u64 = 26_000;

@@ -112,8 +112,8 @@ tensors = [
 ]
 "#;
 
-/// Returns a session with another range than the usual one, and the words of its first round, in which no
-/// weight changes.
+/// Returns a session with an unusual range, and the words of its first round, in which no weight
+/// changes.
 fn ranged(seed: &[u8; 32]) -> Value {
     let head = HEAD.replacen("rounds = 2", "rounds = 2\nrange = 1024.0", 1);
     let text = toml(&head, 3);

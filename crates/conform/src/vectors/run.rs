@@ -234,7 +234,8 @@ pub(crate) fn sum() -> Value {
     assert!(run.opened.values().all(|other| other == opened));
     assert!(run.log.iter().any(|entry| entry["channel"] == channel(Channel::Bulk)));
 
-    // Random values of each node, in its order: shown so that all bytes can be recomputed.
+    // Show the random values of each node, in the order in which it draws them, so that all bytes can
+    // be recomputed.
     let mut deals = Vec::new();
     let view_secrets: Vec<_> = session
         .peers()

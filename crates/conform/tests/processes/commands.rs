@@ -246,7 +246,8 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
         assert!(fine && compared >= 2, "{said}");
         frames.push(compared);
     }
-    // The two that do not lead only send each other a greeting and the message that they are done.
+    // The two peers that do not lead send each other only a greeting and the message that they are
+    // done.
     assert!(frames.iter().filter(|compared| **compared > 10).count() >= 2, "{frames:?}");
     let mode = std::fs::metadata(trace(&swarm, 0)).expect("it is there").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);

@@ -152,7 +152,7 @@ fn two_that_sleep_longer_than_every_time_out_are_given_the_result_when_they_wake
         if i == held { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
     }
     swarm.wait(&format!("{} held", NAMES[held]), |told| (told.value["event"] == "held").then_some(()));
-    // The held peer already looks asleep to its view. When stopped, its transport is silent too.
+    // To its view, the held peer already seems to be asleep. When stopped, its transport is silent too.
     swarm.signal(sleeper, "STOP");
     swarm.signal(held, "STOP");
     let others: Vec<_> = (0..5).filter(|i| ![held, sleeper].contains(i)).collect();

@@ -13,7 +13,7 @@
 //!
 //! Each party records hashes of what it tells and hears. It does so before it sends the messages of the
 //! round. If a check fails, all three publish their records. Two honest parties never contradict each
-//! other. So the first two parties that contradict each other ([`judge`]) are a pair with the deviating
+//! other. So one of the first two parties that contradict each other ([`judge`]) is the deviating
 //! party.
 
 use serde::{Deserialize, Serialize};

@@ -203,7 +203,8 @@ pub async fn pattern(
         tested.iter_mut().zip(&found.sides).for_each(|(tested, sides)| tested.append(sides));
     }
     let (passing, empty) = passing(context, rule, &tested).await;
-    // A cell without rows does not pass otherwise, so the two bits are not both set.
+    // The second bit is set only for a cell without rows, which does not pass by the first. So at most
+    // one of the two bits is set.
     let (first, rest) = (words(rule.cells()), words(rule.measures.len()));
     let masks =
         super::bits::planes(&rule.empty_passes.iter().map(|&may| may.into()).collect::<Vec<u64>>(), 1);
@@ -231,8 +232,8 @@ pub async fn pattern(
 /// Returns for each tested count whether it passes as a cell, and whether no owner has a row in it.
 async fn passing(context: &mut Context, rule: &Rule, tested: &[Shared<u64>]) -> (Shared<Bits>, Shared<Bits>) {
     let (pooled, width) = (sum(tested), rule.lanes() / LANES);
-    // Signs of the pooled rows less the threshold, of each owner's rows less 1, and of the rows of all other
-    // owners less the required rest.
+    // Signs of three differences: the pooled rows minus the threshold, each owner's rows minus 1, and
+    // the rows of all other owners minus the required rest.
     let less = |shared: Shared<u64>, least: u32| context.plus(shared, u64::from(least).wrapping_neg());
     let first = less(pooled.slice(0..1), rule.first.max(rule.threshold));
     let mut compared =
@@ -242,7 +243,7 @@ async fn passing(context: &mut Context, rule: &Rule, tested: &[Shared<u64>]) -> 
     let signs = sign(context, &Shared::concat(&compared), COUNT_BITS).await;
     let mut bits: Vec<_> = signs.chunks(width).into_iter().map(|below| not(context, below)).collect();
     let holders = bits.drain(1..=tested.len()).collect::<Vec<_>>();
-    // Signs of the number of owners with rows less the required number, and less 1.
+    // Signs of two differences: the number of owners with rows minus the required number, and minus 1.
     let ones = vec![1; holders.len()];
     let owners = b2a(context, &holders, rule.lanes(), [ones.as_slice()]).await;
     let less = |least: u32| context.plus(owners.clone(), u64::from(least).wrapping_neg());

@@ -189,7 +189,7 @@ impl Tile<'_> {
         let a: [&[u64]; R] = std::array::from_fn(|row| &self.matrix[place(last.min(self.row + row))]);
         let b: [&[u64]; C] = std::array::from_fn(|column| &self.x[place(self.first + column)]);
         let mut sums = products(lanes, a, b);
-        // Words after the last whole block.
+        // Add the words after the last whole block.
         for (sums, a) in sums.iter_mut().zip(a) {
             for (sum, b) in sums.iter_mut().zip(b) {
                 let left = L::blocks(a).1.iter().zip(L::blocks(b).1);

@@ -100,8 +100,9 @@ pub fn parcel_bytes(rows: usize, width: usize, classes: usize, place: usize, par
 }
 
 /// Makes the parcels for parties 0, 1 and 2 from fresh randomness: two seeds of shares, and a salt.
-/// Without the salt, the party with the two seeds could guess inputs and test them against the hash of the
-/// third share. `place` is the owner's place: owners take turns in the share that is sent as words.
+/// Without the salt, the party with the two seeds could guess inputs and test them against the hash of
+/// the third share. `place` is the owner's place. It decides which share is sent as words, so that
+/// owners take turns.
 #[must_use]
 pub fn parcels(
     codes: &Codes,
@@ -210,8 +211,8 @@ impl<T: Ring> Pair<T> {
     }
 }
 
-/// Returns the shares of party `number` of the input of an owner of `rows` rows, or `None` if the parcel
-/// is malformed.
+/// Returns the shares that party `number` gets from an owner of `rows` rows, or `None` if the parcel is
+/// malformed.
 #[must_use]
 pub fn unpack(
     parcel: &[u8],

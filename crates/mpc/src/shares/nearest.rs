@@ -11,8 +11,8 @@ use super::bits::{Adder, add, not};
 use super::primitives::{LANES, multiply, product_by, reshare_products};
 use super::{Bits, Context, Ring, Shared, Xor};
 
-/// Returns planes of 64 lanes that mark whether point i has chosen item j, row j after row j. `keys` are
-/// the planes of the key, highest first, of the same shape.
+/// Returns planes of 64 lanes that mark whether point i has chosen item j, one row for each j. `keys`
+/// are the planes of the key, highest first, of the same shape.
 pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize, k: usize) -> Shared<Bits> {
     let width = points.div_ceil(LANES);
     // Enough bits for a count of all points and a sign.
@@ -124,7 +124,7 @@ impl Selection {
     }
 }
 
-/// Returns the changes of the missing number of each point if `count` replaces it.
+/// Returns the change of each point's missing number if `count` replaces this number.
 fn changes(count: &[Shared<Bits>], missing: &[Shared<Bits>]) -> Vec<Shared<Bits>> {
     count.iter().zip(missing).map(|(count, missing)| count.plus(missing)).collect()
 }

@@ -60,8 +60,7 @@ pub(super) fn proven(
 
 /// Compares the owners' announcements.
 ///
-/// # Errors
-/// The end of the computation if they are not the same at all parties.
+/// # Errors The end of the computation if the announcements are not the same at all parties.
 pub(super) async fn compared(context: &Context, inputs: &[Inputs]) -> Result<(), Outcome> {
     match compare(context, inputs).await {
         Copies::Same => Ok(()),

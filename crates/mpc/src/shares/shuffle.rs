@@ -182,7 +182,7 @@ async fn hop<T: Shuffled>(
     });
     context.round().await;
     if let Some(log) = context.log() {
-        // The coins of the words before the hop are those after it, permuted back.
+        // The coins of the words before the hop are those of the words after the hop, permuted back.
         let (pi, back) = (Arc::clone(pi), way.other());
         let permute = Arc::new(move |coins: &[u64]| back.permute(&pi, coins));
         // Masks are drawn again when they are needed, because there is not enough memory to keep them.

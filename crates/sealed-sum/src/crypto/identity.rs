@@ -64,7 +64,7 @@ impl Identity {
         Signature(self.0.sign(&signed_bytes(context, message)).to_bytes())
     }
 
-    /// Returns the secret scalar a of the key pair: the public point is a B.
+    /// Returns the secret scalar a of the key pair: the public point is a times the base point B.
     pub(super) fn scalar(&self) -> Zeroizing<Scalar> {
         Zeroizing::new(self.0.to_scalar())
     }

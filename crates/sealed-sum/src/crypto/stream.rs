@@ -72,7 +72,7 @@ impl Stream {
     }
 
     /// Returns a uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest
-    /// multiple of `n` are skipped, and the first other word gives `v mod n`.
+    /// multiple of `n` up to 2^32 are skipped, and the first other word gives `v mod n`.
     ///
     /// # Panics
     /// If `n` is 0.

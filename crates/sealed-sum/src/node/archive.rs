@@ -205,8 +205,8 @@ impl Archive {
         self.decide();
     }
 
-    /// Notes that the next slot is decided: this peer serves its total to no peer before the slot is
-    /// open, and keeps no copy.
+    /// Notes that the next slot is decided: this peer serves the slot's total to no peer before the
+    /// slot is open, and keeps no copy.
     pub(super) fn decide(&mut self) {
         self.accepted = None;
         self.offered = None;

@@ -170,7 +170,7 @@ impl Elections {
         self.standing.began_nothing(leased, self.ctx.me, lease_ms);
     }
 
-    /// Notes that this peer enters a view. The disk must have this before the peer sends a message in the
+    /// Notes that this peer enters a view. This must be on disk before the peer sends a message in the
     /// view.
     pub(super) fn entered(&mut self, now: Time, view: &View, step: &mut Out) {
         let ballot = view.ballot();

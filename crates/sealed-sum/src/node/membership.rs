@@ -128,7 +128,7 @@ impl Membership {
             }
         }
         unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
-        // As long as a silent member may take, because a dial after back-off takes longer than
+        // Wait as long as for a silent member: a dial after back-off takes longer than
         // `proposal_backoff_ms`.
         let until = now.plus_ms(self.ctx.session.timing.view_timeout_ms);
         let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
@@ -177,7 +177,8 @@ impl Membership {
         self.view.take()
     }
 
-    /// Notes that a peer has greeted. If the peer is a child without the view's beginning, it gets it now.
+    /// Notes that a peer has greeted. If the peer is a child without the view's beginning, it now gets
+    /// the beginning.
     pub(super) fn greeted(&mut self, now: Time, peer: Peer, step: &mut Out) {
         if let Some((unreached, begin, _)) = &mut self.part.unreached
             && unreached.remove(&peer)

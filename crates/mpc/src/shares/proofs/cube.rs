@@ -15,7 +15,8 @@ pub const fn values(variables: usize) -> usize {
     3usize.pow(variables as u32)
 }
 
-/// Returns the number of the point at which the product has the inner product of groups `group`.
+/// Returns the number of the point at which the product has the inner product of the two groups with
+/// number `group`.
 #[must_use]
 pub fn corner(group: usize, variables: usize) -> usize {
     (0..variables).map(|bit| (group >> bit & 1) * values(bit)).sum()
@@ -24,7 +25,7 @@ pub fn corner(group: usize, variables: usize) -> usize {
 /// Function that writes the difference of two vectors.
 pub type Minus<T> = fn(&mut [T], &[T], &[T]);
 
-/// Groups of a vector, each of the same number of entries, and as much space.
+/// Groups of a vector, each of the same number of entries, and space of the same size.
 pub struct Groups<'a, T> {
     /// Entries, group after group.
     pub entries: &'a [T],

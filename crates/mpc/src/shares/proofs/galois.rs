@@ -1,6 +1,6 @@
 //! Galois rings of degree 49 over the integers mod 2^16 and 2^64: Z\[x\] / (x^49 + x^9 + 1).
 //!
-//! Loops have fixed lengths and no reads of what was written just before, so that the compiler uses
+//! Loops have fixed lengths and do not read what they have just written, so that the compiler uses
 //! vector instructions. They are `for` loops, because the compiler does not inline closures of
 //! iterators everywhere.
 

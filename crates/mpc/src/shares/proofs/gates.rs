@@ -271,7 +271,7 @@ fn elements(bits: &[u64]) -> Vec<Gf64> {
 macro_rules! chosen {
     ($word:ty, $sum:expr, $bits:expr, $product:expr) => {
         let (bits, product): (u64, $word) = ($bits, $product);
-        // The bits of a word need as many shifted vectors as there are sums.
+        // The word type has fewer bits than the element may have, so the bits are taken in parts.
         for (part, sums) in $sum.0.chunks_mut(<$word>::BITS as usize).enumerate() {
             let bits = (bits >> (part as u32 * <$word>::BITS)) as $word;
             for (at, sum) in sums.iter_mut().enumerate() {

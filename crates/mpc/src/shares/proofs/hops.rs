@@ -15,7 +15,8 @@ pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
 /// Function that draws the words of a mask again.
 pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
 
-/// One hop of a shuffle, as one party knows it: x are its shares before it, y those after it.
+/// One hop of a shuffle, as one party knows it: x are the party's shares before the hop, y those after
+/// the hop.
 pub enum Hop<T> {
     /// Role k of the hop's key.
     First {

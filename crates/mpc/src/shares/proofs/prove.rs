@@ -497,8 +497,8 @@ fn seed(words: &[u64]) -> [u8; 32] {
 }
 
 impl<R: Gates> Running<R> {
-    /// Returns whether U accepts: the first value of L's last message times its own is the sum of both
-    /// claims, and both shares of each difference cancel out.
+    /// Returns whether U accepts: the first value of L's last message times U's own value is the sum of
+    /// both claims, and both shares of each difference cancel out.
     fn accepts(&self, shown: &[R]) -> bool {
         let cancel = shown[2..].iter().zip(&self.differences).all(|(&a, &b)| a.plus(b) == R::zero());
         cancel && shown[0].times(self.b[0]) == shown[1].plus(self.claim)

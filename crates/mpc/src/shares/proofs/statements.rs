@@ -350,9 +350,10 @@ fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
 /// `place` gets a row `j` of a block and a row i (up to the end of that block), and returns the place of
 /// their product in the result.
 ///
-/// The coin of a product is alpha_j beta_i (Freivalds, *Probabilistic Machines Can Use Less Running Time*,
-/// 1977). For block J, with sums alpha x over its rows and beta x over the rows up to its end,
-/// the products are (alpha x_i) (beta x_(i+1)) + (beta x_i) (alpha x_(i+1)) and what one party knows.
+/// The coin of a product is alpha_j beta_i (Freivalds, *Probabilistic Machines Can Use Less Running
+/// Time*, 1977). For block J, with sums alpha x over its rows and beta x over the rows up to its end,
+/// the products are (alpha x_i) (beta x_(i+1)) + (beta x_i) (alpha x_(i+1)) plus words that one party
+/// knows.
 pub fn distances(
     log: &Log,
     (codes, bits): (&Arc<Shared<u16>>, usize),

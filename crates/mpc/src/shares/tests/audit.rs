@@ -322,7 +322,7 @@ fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_parit
     assert_eq!(constant_bits(Tape::default(), shown, whole(6)), 0);
     let tape = Tape { bare_lane: true, ..Tape::default() };
     assert!(constant_bits(tape, shown, whole(6)) > 100, "a padding lane has no mask");
-    // Labels in clear, and the parity of the number of labels of a class.
+    // The leak is labels in clear, or the parity of the number of labels of a class.
     for parity in [false, true] {
         let inputs = inputs(6);
         let leaks = |mut context: Context| {

@@ -231,7 +231,7 @@ fn counts_that_are_no_counts_do_not_tell_how_many_rows_of_others_are_few() {
     let rule = with_quantiles(rule(1, 0, (10, 3, 5)), &[16]);
     let attack = |few: u64, lie: [u64; 3]| {
         let mut owners = vec![vec![0; rule.words()]; 4];
-        // A few rows of others with value 0, and 40 each with the values 8 and 15.
+        // The others have a few rows with the value 0, and 40 rows each with the values 8 and 15.
         owners[1][1] = few;
         for own in &mut owners[1..] {
             (own[1 + 8], own[1 + 15]) = (14, 13);

@@ -178,8 +178,8 @@ impl Elections {
     }
 
     /// Notes that a committee member does not promise this peer's ballot, but has promised `other`. The
-    /// first two refusals of a member in a row end the proposal. Later ones end it only if too few
-    /// members have not refused. Otherwise one member could end every proposal.
+    /// first two refusals of a member in a row end the proposal. Later refusals end it only if too few
+    /// members are left that have not refused. Otherwise one member could end every proposal.
     pub(in crate::node) fn refused(
         &mut self,
         now: Time,

@@ -51,7 +51,8 @@ impl Clock {
         self.budget_ms = match order {
             Order::Keys(_) | Order::Reveal(_) => 0,
             Order::Sum(slot) => compute.saturating_add(transfer(*slot)),
-            // The total of a value of an earlier view may have to be fetched, and slots before it.
+            // If the value is of an earlier view, its total may have to be fetched, and the slots
+            // before it.
             Order::Accept(record) if record.value.sum.ballot != ballot => {
                 compute.saturating_add(transfer(record.value.sum.slot))
             }

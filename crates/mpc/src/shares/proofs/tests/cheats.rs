@@ -19,7 +19,7 @@ enum Fault {
     Made(&'static str, Stage, fn(u64) -> Change),
     /// It sends another bit than it holds, in a round of this stage.
     Sent(Stage),
-    /// It sends one or both receivers another checked message of this kind than it must.
+    /// It sends one or both receivers a wrong checked message of this kind.
     Checked(&'static str, bool),
 }
 

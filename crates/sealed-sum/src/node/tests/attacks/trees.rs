@@ -1,4 +1,4 @@
-//! A member of the tree that passes on items that do not belong there.
+//! Attacks by a member of the tree that passes on items that do not belong there.
 
 use std::collections::BTreeSet;
 

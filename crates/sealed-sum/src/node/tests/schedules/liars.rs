@@ -126,7 +126,8 @@ impl Liars {
     fn lie(&mut self, lie: Lie, from: Peer, message: &Message) -> Option<Message> {
         match (lie, message) {
             (Lie::Accuse, Message::View(_) | Message::Failed(_) | Message::Status { .. }) => {
-                // Colluding liars choose by the ballot.
+                // Colluding liars choose the victim by the ballot, so that they mostly accuse the same
+                // peer.
                 let place = self.seen.0.counter as usize + self.random.below(8) as usize / 7;
                 self.ends(from, Some(self.honest[place % self.honest.len()]))
             }
