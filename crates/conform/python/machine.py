@@ -307,7 +307,7 @@ class Machine:
     def on_prepare(self, peer: int, message: Any) -> None:
         ballot, view = message.ballot, self.view
         good = self.in_committee and peer in self.session.committee and ballot.proposer == peer
-        expect(good, "out-of-order", "prepare of another's ballot, or outside the committee")
+        expect(good, "out-of-order", "a prepare for another peer's ballot, or from outside the committee")
         self.note_counter(ballot.counter)
         if self.lost_state:
             return

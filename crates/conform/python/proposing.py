@@ -78,7 +78,7 @@ class Proposer:
 
     def withdraw(self) -> None:
         """Withdraws the proposal. Like the peers that promised, this peer notes that the proposal began
-        no view."""
+        nothing."""
         m, proposal = self.machine, self.proposal
         self.proposal = None
         if proposal is None:

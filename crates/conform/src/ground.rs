@@ -409,7 +409,8 @@ impl Ground {
         ))
     }
 
-    /// Checks that the models equal that of all rows in one place. No peer was lost, so all rows count.
+    /// Checks that the models equal the model of all rows in one place. No peer was lost, so all rows
+    /// count.
     pub(super) fn judge_rows(&self, ours: usize) -> Result<Option<String>, Failure> {
         let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };
         let Some(spec) = self.session.task.get::<FlynnSpec>().copied() else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! Oblivious transfer, secure against peers that follow the protocol (spec, section "Oblivious transfer").
 //!
 //! A *receiver* has choice bits r_0, r_1, .., and a *sender* has vectors d_j of `width` words mod 2^16.
-//! They get additive shares of r_j d_j: the sender gets a uniform vector p_j, and the receiver gets p_j
-//! + r_j d_j. Neither learns anything about the other's input.
+//! They get additive shares of r_j d_j: the sender gets a uniform vector p_j, and the receiver gets
+//! p_j + r_j d_j. Neither learns anything about the other's input.
 //!
 //! 1. 128 [`base`] transfers, with the roles swapped: the extension's receiver gets 128 pairs of keys,
 //!    and its sender gets one key of each pair.

@@ -42,7 +42,7 @@ pub(super) const BY_LEADER: [Kind; 23] = [
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { counter: ballot.counter + (1 << 21), ..*ballot }))])
     }),
-    by_leader("begin-receiver-leads", "a view that its receiver is to lead", "section 9", |case| {
+    by_leader("begin-receiver-leads", "a view that its receiver should lead", "section 9", |case| {
         begin(case, |begin| begin.ballot.proposer = case.to)
     }),
     by_leader("begin-unsigned", "a view that its leader has not signed", "section 9", |case| {
@@ -58,11 +58,11 @@ pub(super) const BY_LEADER: [Kind; 23] = [
     }),
     by_leader(
         "begin-outside",
-        "a view with a promise that it reaches a peer outside the roster",
+        "a view with a promise whose author claims to reach a peer outside the roster",
         "section 8",
         |case| begin(case, |begin| own(case, begin, |promised| promised.reached.fill(255))),
     ),
-    by_leader("begin-alone", "a view whose leader promises that it reaches no peer", "section 8", |case| {
+    by_leader("begin-alone", "a view whose leader claims to reach no peer", "section 8", |case| {
         let alone = promise::bits_of(case.ctx.peers(), [case.ctx.me]);
         begin(case, |begin| own(case, begin, |promised| promised.reached = alone))
     }),
@@ -188,7 +188,7 @@ pub(super) const BY_CHILD: [Kind; 33] = [
             matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
         })
     },
-    by_child("lacking", "a message that it lacks a slot, after it has claimed the slot", "section 14", ahead),
+    by_child("lacking", "a message that it lacks a slot that it has claimed", "section 14", ahead),
     Kind {
         when: When::Always,
         ..by_child(

@@ -94,7 +94,7 @@ pub(crate) fn answers() -> Value {
             ],
         ),
         (
-            "a proposer that began no view waits two leases, counted from the end of its lease",
+            "a proposer that began nothing waits two leases, counted from the end of its lease",
             child,
             vec![
                 run(PROMISED),

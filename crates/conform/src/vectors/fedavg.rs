@@ -93,7 +93,7 @@ held_out = 40
 min_contributors = 1
 "#;
 
-/// Session that trains a model of its users' own.
+/// Session that trains a model that its users supply.
 pub(crate) const OWN: &str = r#"name = "vectors"
 task = "fedavg"
 [data]

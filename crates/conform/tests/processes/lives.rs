@@ -32,8 +32,8 @@ fn restarted_peers_are_given_the_committed_result() {
     swarm.wait_end(early);
     let others: Vec<_> = (0..5).filter(|&i| i != early).collect();
     swarm.wait_all(&others, "finished");
-    // While the others linger for `early`, one of them is killed. Its state has the result, and it has
-    // its model.
+    // While the others linger for `early`, one of them is killed. Its state has the result, and its
+    // model is written.
     swarm.signal(late, "KILL");
     swarm.wait_end(late);
     std::fs::remove_file(swarm.file(late, "model")).expect("the model was there");

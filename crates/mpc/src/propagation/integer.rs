@@ -123,7 +123,7 @@ pub enum Refusal {
 fn advice(enough: Option<usize>) -> String {
     match enough {
         Some(steps) => format!("{steps} steps are enough for this alpha"),
-        None => "no number of steps is right: take a smaller alpha or fewer points".into(),
+        None => "no number of steps is precise enough: use a smaller alpha or fewer points".into(),
     }
 }
 

@@ -210,7 +210,8 @@ pub async fn pattern(
         super::bits::planes(&rule.empty_passes.iter().map(|&may| may.into()).collect::<Vec<u64>>(), 1);
     let allowed = |share: &[Bits]| share.iter().zip(&masks).map(|(&bit, &mask)| bit.mul(mask)).collect();
     let cells = passing.slice(0..first).plus(&empty.slice(0..first).map(allowed));
-    // A measure passes without any of its buckets. A quantile has two sides.
+    // A measure must pass without each single one of its buckets, and a quantile must pass on both
+    // sides.
     let mut at = first + BUCKETS * rest;
     let mut conjunctions = vec![passing.slice(first..at).chunks(rest)];
     let mut values = Vec::new();

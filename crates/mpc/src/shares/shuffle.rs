@@ -134,9 +134,9 @@ impl Way {
 /// each hop, all three roles hold replicated shares again (Laur, Willemson & Zhang, *Round-Efficient
 /// Oblivious Database Manipulation*, ISC 2011), so that each message can be proved.
 ///
-/// From key k, role k and role k - 1 draw r_1 and r_2, which give the new share y_k = r_1 + r_2. Role k
-/// - 1 sends y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, role k sends to role k + 1 y_(k+1) =
-/// pi(x_(k+1)) - r_2.
+/// From key k, role k and role k - 1 draw r_1 and r_2, which give the new share y_k = r_1 + r_2.
+/// Role k - 1 sends y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, and role k sends
+/// y_(k+1) = pi(x_(k+1)) - r_2 to role k + 1.
 async fn hop<T: Shuffled>(
     context: &mut Context,
     x: Arc<Shared<T>>,

@@ -156,8 +156,8 @@ impl Node {
             return Ok(());
         }
         if self.lifecycle != Lifecycle::Running {
-            // The view cannot continue without this peer. This failure tells the parent, so that the
-            // parent does not wait.
+            // The view cannot continue without this peer. This failure tells the parent about it, so
+            // that the parent does not wait.
             let slot = begun.item.promises.iter().map(|signed| signed.item.promise.committed).max();
             let (slot, suspect) = (slot.unwrap_or(0), Some(from));
             let failure = Failure { ballot, slot, reason: Reason::Stalled, suspect };

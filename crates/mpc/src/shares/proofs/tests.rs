@@ -49,8 +49,8 @@ enum Change {
     Swap,
 }
 
-/// Message that a party makes wrongly, counted from 1, and its change. The party continues as if the
-/// changed message were right, so its own shares agree with the sent message.
+/// Number of the message that a party makes wrongly, from 1, and the change of this message. The party
+/// continues as if the changed message were right, so its own shares agree with the sent message.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     message: usize,
@@ -428,7 +428,7 @@ fn no_change_of_the_shared_values_makes_up_for_a_false_statement() {
         // The sum over all groups of the first step does not change, because it is a multiple of 2.
         let constant = CheatingProver { constant: Some(zero.minus(error)), ..honest.clone() };
         caught(&proves(error, constant), 0, "a constant");
-        // All sums are right, but the values are those of no product.
+        // All sums are right, but no product has these values.
         let claim = CheatingProver { claim: Some(R::exceptional(1).plus(error)), ..honest };
         caught(&proves(error, claim), 0, "right sums");
     }

@@ -1,5 +1,6 @@
-//! A peer's memory of the other peers' conduct in elections: known marks, proposers that began no view,
-//! and peers that did not send what they claimed to have.
+//! A peer's memory of the other peers' conduct in elections: known marks, proposers that began nothing,
+//! and peers that did not send what they claimed to have. A proposer *began nothing* if no view of its
+//! ballot began in time, or if it ended its view before a slot was committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +24,7 @@ pub(super) struct Standing {
     marks: BTreeMap<Mark, Signed<Failure>>,
     /// Ballot that was promised last, and the time until which no other proposer gets a promise.
     lease: Option<(Ballot, Time)>,
-    /// Number of times that each proposer got promises and began no view, and the time until which it
-    /// gets no promise.
+    /// Number of times that each proposer began nothing, and the time until which it gets no promise.
     idle: BTreeMap<Peer, (u32, Time)>,
     /// Number of views without a committed slot that each peer has led, since the last slot was committed.
     in_vain: BTreeMap<Peer, u32>,
@@ -69,7 +69,7 @@ impl Standing {
     }
 
     /// Returns whether this proposer may get a promise now: no other proposer has a lease, and the
-    /// proposer does not have to wait because it began no view.
+    /// proposer does not have to wait because it began nothing.
     pub(super) fn may_promise(&mut self, now: Time, proposer: Peer, lease_ms: u64) -> bool {
         if let Some((ballot, until)) = self.lease.take_if(|(_, until)| *until <= now) {
             self.began_nothing(until, ballot.proposer, lease_ms);
@@ -94,7 +94,7 @@ impl Standing {
         self.lease = None;
     }
 
-    /// Notes that this proposer began no view, and that its lease ended at `end`. After the k-th time
+    /// Notes that this proposer began nothing, and that its lease ended at `end`. After the k-th time
     /// in a row it gets no promise for 2^k leases, at most 16.
     pub(super) fn began_nothing(&mut self, end: Time, proposer: Peer, lease_ms: u64) {
         let (times, until) = self.idle.entry(proposer).or_default();

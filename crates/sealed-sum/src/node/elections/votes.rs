@@ -162,7 +162,7 @@ impl Elections {
         promise::check(&self.ctx, ballot, &signed)?;
         if let Some((_, leased)) = dropped {
             // This promise came after the proposal was dropped. Its author counts a proposal that began
-            // no view, so this peer counts it too.
+            // nothing, so this peer counts it too.
             self.dropped = None;
             self.count_dropped(leased);
             return Ok(());

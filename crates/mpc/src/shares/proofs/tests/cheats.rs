@@ -17,7 +17,7 @@ enum Fault {
     /// It changes a message of this kind and stage while making it, and continues with the changed
     /// message.
     Made(&'static str, Stage, fn(u64) -> Change),
-    /// It sends another bit than it holds, in a round of this stage.
+    /// It sends a bit that it does not hold, in a round of this stage.
     Sent(Stage),
     /// It sends one or both receivers a wrong checked message of this kind.
     Checked(&'static str, bool),

@@ -102,7 +102,7 @@ fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() 
 
 #[test]
 fn a_promise_that_comes_after_its_proposal_was_refused_delays_the_next_proposal() {
-    // The author of the promise counts a proposal that began no view. So it would refuse an earlier
+    // The author of the promise counts a proposal that began nothing. So it would refuse an earlier
     // proposal.
     let lease = timing().proposal_backoff_ms;
     for late in [false, true] {
