@@ -155,7 +155,7 @@ fn bad_sessions_keys_and_places_are_refused_by_name() {
         "missing.key",
         &[],
         2,
-        &["missing.key: no identity here; `flyswarm id --key ", "missing.key` makes one"],
+        &["missing.key: there is no key file; `flyswarm id --key ", "missing.key` makes one"],
     );
     fs::copy(bad.path("alice.key"), bad.path("open.key")).expect("copied");
     fs::set_permissions(bad.path("open.key"), fs::Permissions::from_mode(0o644)).expect("mode");

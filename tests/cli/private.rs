@@ -194,7 +194,7 @@ fn a_ledger_that_cannot_be_read_is_named_with_its_line() {
     let swarm = Swarm::new(3, private(true));
     refused(
         &run(&swarm, &["ledger", "--key", "missing.key"]),
-        &["missing.key: no identity here; `flyswarm id --key "],
+        &["missing.key: there is no key file; `flyswarm id --key "],
     );
     refused(&run(&swarm, &["ledger", "--colour"]), &["--colour"]);
     let path = swarm.folder.path().join("ledger").join(format!("{}.jsonl", swarm.keys[0].public()));

@@ -219,7 +219,8 @@ def repeated_items_count_once() -> None:
 
 
 def releases_at_once() -> None:
-    """Releases before it checks and acknowledges. After that the others may have decided without it."""
+    """Releases before it checks and acknowledges. Later, the others may already have decided without
+    this peer."""
 
     @instead(view.View, "try_accept")
     def try_accept(plain: Any, self: Any) -> None:
@@ -291,15 +292,15 @@ def what_was_fetched_is_believed() -> None:
 
 
 TABLE = [
-    ("M2.1", "no-message", "drops what does not decode", undecodable_is_dropped),
-    ("M2.1 cut", "header-cut", "drops what does not decode", undecodable_is_dropped),
-    ("M2.1 tail", "bytes-left-over", "takes a header with a byte too many", tail_is_dropped),
+    ("M2.1", "no-message", "drops messages that do not decode", undecodable_is_dropped),
+    ("M2.1 cut", "header-cut", "drops messages that do not decode", undecodable_is_dropped),
+    ("M2.1 tail", "bytes-left-over", "takes a header with one byte too many", tail_is_dropped),
     ("M2.1 wide", "integer-too-wide", "takes integers wider than their type", wide_integers),
-    ("M2.2", "huge-header", "makes room for as many entries as a list says, and dies", room_for_any_length),
+    ("M2.2", "huge-header", "allocates memory for the stated length of a list, and dies", room_for_any_length),
     ("M2.3", "long-integers", "refuses integers that are longer than needed", shortest_integers_only),
     ("M6.1", "follower", "speaks another multiplexer than Yamux", no_yamux),
-    ("M6.3", "payload-misplaced", "drops a payload where none belongs", payload_is_dropped),
-    ("M6.5", "stranger", "lets in who is not in the roster", strangers_come_in),
+    ("M6.3", "payload-misplaced", "drops a payload of a message that has none", payload_is_dropped),
+    ("M6.5", "stranger", "admits a peer that is not in the roster", strangers_come_in),
     ("M8.1", "promise-forged", "drops a forged promise", forged_promises_are_dropped),
     ("M8.1 begin", "begin-forged-promise", "drops a view with a forged promise",
      unblamed("the signature of a promise")),
@@ -308,28 +309,28 @@ TABLE = [
      unblamed("a promise of another ballot")),
     ("M8.1 believed", "begin-other-promises", "believes every promise", promises_are_believed),
     ("M8.4", "leader-dies-in-release", "finishes no value of an earlier view", promises_oblige_to_nothing),
-    ("M9.1", "items-reversed", "dies where a child's own key is not the first",
+    ("M9.1", "items-reversed", "dies if a child's own key is not the first",
      first_key_is_of_the_child(AssertionError)),
-    ("M9.1 blames", "items-reversed", "blames where a child's own key is not the first",
+    ("M9.1 blames", "items-reversed", "blames a child whose own key is not the first",
      first_key_is_of_the_child(blame)),
     ("M9.2", "key-forged", "takes items with any signature", unchecked(view, "is_signed")),
     ("M9.2 fit", "key-of-another-view", "takes items of any view", unchecked(view.View, "item_fits")),
     ("M9.2 item", "key-twice", "counts a repeated item once", repeated_items_count_once),
-    ("M9.2 author", "key-of-another", "drops a report with it", unblamed("item of the report Keys")),
-    ("M9.2 parent", "report-from-parent", "drops it", unblamed("a report from the parent")),
-    ("M9.2 order", "order-from-child", "drops it", unblamed("an order from a child")),
-    ("M9.2 twice", "keys-twice", "drops the second", unblamed("report Keys not awaited")),
-    ("M9.2 whole", "key-left-out", "drops it", unblamed("report Keys that leaves items out")),
-    ("M9.2 ack", "acknowledged-too-early", "drops it", unblamed("report Acknowledge that leaves items out")),
-    ("M9.2 release", "released-too-early", "drops it", unblamed("report Release not awaited")),
-    ("M9.2 later", "hold-of-later-slot", "drops it", unblamed("report TotalReady that leaves items out")),
+    ("M9.2 author", "key-of-another", "drops a report with such an item", unblamed("item of the report Keys")),
+    ("M9.2 parent", "report-from-parent", "drops a report from the parent", unblamed("a report from the parent")),
+    ("M9.2 order", "order-from-child", "drops an order from a child", unblamed("an order from a child")),
+    ("M9.2 twice", "keys-twice", "drops the second report", unblamed("report Keys not awaited")),
+    ("M9.2 whole", "key-left-out", "drops an incomplete report", unblamed("report Keys that leaves items out")),
+    ("M9.2 ack", "acknowledged-too-early", "drops an incomplete report", unblamed("report Acknowledge that leaves items out")),
+    ("M9.2 release", "released-too-early", "drops a report that comes too early", unblamed("report Release not awaited")),
+    ("M9.2 later", "hold-of-later-slot", "drops an incomplete report", unblamed("report TotalReady that leaves items out")),
     ("M10.1", "follower", "releases before its acknowledgement", releases_at_once),
     ("M10.3", "restarted-in-accept", "leaves half of each record on disk", half_is_on_disk),
-    ("M11.1", "key-low-order", "takes a shared secret of zero", zero_is_a_shared_secret),
+    ("M11.1", "key-low-order", "accepts a shared secret of zero", zero_is_a_shared_secret),
     ("M12.2", "deal-bad-share", "takes deals that are not sound", deals_are_believed),
     ("M12.2 order", "accept-bad-share", "takes records with such deals", deals_are_believed),
     ("M13.1", "total-too-early", "sends without credit", no_credit_needed),
-    ("M14.1", "record-forged", "believes all that it fetches", what_was_fetched_is_believed),
+    ("M14.1", "record-forged", "does not check the slots that it fetches", what_was_fetched_is_believed),
     # These flaws are not caught:
     ("M8.3", "state-lost", "votes although its state is lost", lost_state_is_not_noticed),
     ("M9.2 taken", "key-of-another", "takes items of any author", items_of_any_author),
@@ -344,20 +345,20 @@ FLAWS = {name.replace(" ", "-"): Flaw(name.split(" ")[0], case, what, patch)
 # MUSTs whose flaws no case catches, with the reason. If FLAWS has the name, the flaw was tried and the
 # case passed.
 UNCAUGHT = {
-    "M1.1": "no case has a session that asks for what a peer may lack",
-    "M3.1": "no case has a roster with bad keys; `identity` of the vectors does",
-    "M4.1": "what a peer tells its user cannot be seen",
-    "M5.1": "a history: no case brings a peer to use a mask a second time",
-    "M6.4": "a frame that comes too early waits unread, and is no fault",
-    "M12.1": "no case has another encoding of a point; `sharing` of the vectors does",
-    "M12.3": "a history: no case brings a peer to deal or to release twice",
-    "M8.2": "what a peer tells its user cannot be seen",
-    "M8.3": "a promise that should not be there breaks nothing, and nobody looks for it",
-    "M9.2-taken": "no signature verifies under another author, so it is blamed as forged",
+    "M1.1": "no case has a session that asks for features that a peer may lack",
+    "M3.1": "no case has a roster with bad keys; the vectors `identity` have one",
+    "M4.1": "the check does not see what a peer tells its user",
+    "M5.1": "no case makes a peer use a mask a second time",
+    "M6.4": "a frame that comes too early waits unread, which is not a fault",
+    "M12.1": "no case has another encoding of a point; the vectors `sharing` have one",
+    "M12.3": "no case makes a peer deal or release twice",
+    "M8.2": "the check does not see what a peer tells its user",
+    "M8.3": "a promise that should not exist breaks nothing, and no case looks for one",
+    "M9.2-taken": "no signature verifies under another author, so such an item is blamed as forged",
     "M10.2": "no case asks to acknowledge another value of a slot",
-    "M10.3-nothing": "it has lost its state then, and the others finish without its vote",
-    "M10.3-accepted": "enough others have what was accepted",
-    "M10.3-promised": "the others show it what it promised, and finish without its vote",
+    "M10.3-nothing": "the peer has then lost its state, and the others finish without its vote",
+    "M10.3-accepted": "enough other peers have the accepted value",
+    "M10.3-promised": "the others show the peer its promise, and finish without its vote",
     "M15.1": "no case changes a peer's rows between its starts",
 }
 

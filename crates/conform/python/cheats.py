@@ -26,16 +26,17 @@ from liars import BESIDE, Failed, ports
 
 NAMES = ["north", "south", "east", "west"]
 CHEATER, VICTIM = "south", "east"
-# Seconds until a session is ended. Without three parties it may try again for longer.
+# Seconds after which a session is ended. Without three computing members, a session may try for longer.
 LONGEST = 60
-# Reasons of a failed view that suspect its other peer. A peer that ends is lost to the others.
+# Reasons of a failed view that count as suspicion of its suspect. `Lost` does not: a peer that ends is
+# also lost.
 REASONS = ("Fault", "Stalled", "Disagreement")
 # The way, and what the deviating build does.
 WAYS = {
     "input": "a wrong bit of a share of its input",
-    "commitment": "two commitments to its input",
-    "copies": "two lists of hashes of its shares",
-    "begin": "says that it computes with nobody",
+    "commitment": "different commitments to its input",
+    "copies": "different lists of hashes of its shares",
+    "begin": "says that it computes with no peer",
     "low-0": "the lowest bit of its first message",
     "high-6": "the highest bit, in the check of inputs or the distances",
     "low-100": "the lowest bit, in the choice of neighbours",
@@ -114,9 +115,9 @@ def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) ->
     if any(who != CHEATER for _, who in blamed | failed):
         raise Failed(f"honest peers are accused: {blamed}, {failed}")
     if not named and not blamed and not failed and not copies:
-        raise Failed("nobody noticed it")
+        raise Failed("no peer noticed it")
     told = [f"named {' or '.join(peers)}" for peers in named]
-    told += [f"in the pair with other copies for {len(copies)}"] if copies else []
+    told += [f"in the pair with different copies at {len(copies)}"] if copies else []
     told += [f"blamed by {len(blamed)}"] if blamed else []
     told += [f"suspected by {len({name for name, _ in failed})}"] if failed else []
     return ", ".join(told)

@@ -60,7 +60,8 @@ def dealt_otherwise(change: Callable[[Any], Any]) -> Callable[[], None]:
 
 
 def higher_degree() -> None:
-    """Makes the peer deal shares of a polynomial with one coefficient too many, and prove as many as fit."""
+    """Makes the peer deal shares of a polynomial with one coefficient too many, and prove as many
+    coefficients as fit."""
 
     @instead(view, "make_deal")
     def make_deal(plain: Any, session_id: bytes, sum_id: SumId, dealer: int, committee: list[bytes], threshold: int,
@@ -85,7 +86,7 @@ def many_shares(count: int) -> Callable[[], None]:
 
 
 def signed_otherwise(kind: str, change: Callable[[Any], Any]) -> Callable[[], None]:
-    """Makes the peer sign a changed item of this kind."""
+    """Makes the peer change items of this kind before it signs them."""
 
     def patch() -> None:
         @instead(machine.Machine, "sign")
@@ -200,15 +201,15 @@ LIES = {
     "many-shares": Lie(False, "releases 18,000 shares", signed_otherwise("Release", more_shares)),
     "other-shares": Lie(False, "releases shares of other deals", signed_otherwise("Release", other_shares)),
     "accuses": Lie(False, "says in each view that it has lost an honest peer", in_place_of_reports(accuses)),
-    "nameless": Lie(False, "ends each view, naming nobody", in_place_of_reports(ends_without_a_name)),
+    "nameless": Lie(False, "ends each view without a suspect", in_place_of_reports(ends_without_a_name)),
     "silent": Lie(False, "never reports, and says that it is alive", in_place_of_reports(lambda *_: False)),
-    "floods": Lie(False, "sends 18 MB of an exchange that the session has not, for each slot", in_place_of_reports(floods)),
-    "false-total": Lie(False, "reports another total than it holds", false_total),
+    "floods": Lie(False, "sends 18 MB of an exchange that the session does not have, for each slot", in_place_of_reports(floods)),
+    "false-total": Lie(False, "reports a total that it does not hold", false_total),
     "promises-nobody": Lie(False, "refuses every proposal", promises_nobody),
     "far-ballot": Lie(False, "proposes a ballot far above all others", far_ballot),
     "ends-views": Lie(True, "leads, and ends each of its views", leads_and(ends_its_view)),
     "orders-nothing": Lie(True, "leads, and orders nothing", leads_and(lambda self: None)),
-    "one-child": Lie(True, "leads, and gives its orders to one child alone", orders_one_child_alone),
+    "one-child": Lie(True, "leads, and gives its orders to only one child", orders_one_child_alone),
 }
 
 
@@ -280,7 +281,7 @@ def judge(folder: Path, liar: str, honest: dict[str, Any]) -> str:
             raise Failed(f"{who} ended with {process.returncode}: {logs[who].strip().splitlines()[-1:]}")
     blamed = {(who, found) for who in honest for found in re.findall(r"(\w+) broke a rule", logs[who])}
     receipts = {who: json.loads((folder / f"{who}.receipt.json").read_text()) for who in honest}
-    # The files also have the time of writing.
+    # Compare digests, because the files also contain the time of writing.
     if len({receipt["model"]["digest"] for receipt in receipts.values()}) != 1:
         raise Failed("the models differ")
     apart = [pair for receipt in receipts.values() for pair in receipt["disagreements"]]

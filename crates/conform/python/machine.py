@@ -1,12 +1,11 @@
 """The protocol of one peer without input and output: greeting, elections, the end (spec, sections 7, 8, 17).
 
-The driver calls the methods that are an `event`. It has these methods itself:
-- `send(to, bulk, header, payload)` sends a message.
-- `persist(label, file, data)` writes a file, and returns when the data is on disk.
-- `drop(peer, kind, text)` closes the connection with a blamed peer, and refuses the peer from now on.
-- `compute(run, then)` runs a job. `then` and the result, or the exception, are passed to `finished`.
-- `say(text)` shows a line, `done()` reports that all sums are opened, `stop(code, text)` ends the peer.
-"""
+The driver calls the methods that are an `event`. The driver itself has these methods: - `send(to, bulk,
+header, payload)` sends a message. - `persist(label, file, data)` writes a file, and returns when the
+data is on disk. - `drop(peer, kind, text)` closes the connection with a blamed peer, and refuses the
+peer from now on. - `compute(run, then)` runs a job. `then` and the result, or the exception, are passed
+to `finished`. - `say(text)` shows a line, `done()` reports that all sums are opened, `stop(code, text)`
+ends the peer. """
 
 from __future__ import annotations
 
@@ -101,10 +100,10 @@ class Machine:
         self.last_view: View | None = None  # current view, or the last one
         self.failed_views = 0
         self.led_in_vain: Counter[int] = Counter()
-        self.last_alive = self.heard_of_view = now  # last time in a view, or of a committed slot
+        self.last_alive = self.heard_of_view = now  # last time at which this peer was in a view or a slot was committed
         self.done_since: float | None = None
         self.whole = len(self.session.plan)   # number of slots to sum
-        self.refusal: str | None = None   # reason why the task ends after the last of them
+        self.refusal: str | None = None   # reason why the task ends after the last slot
 
         self.proposer = Proposer(self)
         self.transfers = Transfers(self)
@@ -280,8 +279,8 @@ class Machine:
             self.seen = max(self.seen, ballot.counter)
             self.proposer.withdraw()
             self.persist_small("lost")
-            self.driver.say("this peer has lost its state, or has an old copy, or its key runs elsewhere too")
-            self.driver.say("it votes and releases no more in this session")
+            self.driver.say("this peer has lost its state, or has an old copy, or its key is also in use elsewhere")
+            self.driver.say("this peer does not vote or release any more in this session")
 
     def on_status(self, peer: int, status: Any) -> None:
         self.note_committed(peer, status.committed)
@@ -301,14 +300,14 @@ class Machine:
         self.transfers.on_message(peer, message.message)
 
     def on_exchange(self, peer: int, message: Any) -> None:
-        raise Fault("out-of-order", "an exchange in a task that has none")
+        raise Fault("out-of-order", "a message of an exchange in a task without one")
 
     # --- acceptor (section 8)
 
     def on_prepare(self, peer: int, message: Any) -> None:
         ballot, view = message.ballot, self.view
         good = self.in_committee and peer in self.session.committee and ballot.proposer == peer
-        expect(good, "out-of-order", "prepare of another's ballot, or outside the committee")
+        expect(good, "out-of-order", "a prepare for another peer's ballot, or from outside the committee")
         self.note_counter(ballot.counter)
         if self.lost_state:
             return
@@ -389,7 +388,8 @@ class Machine:
         sound = signed.author == ballot.proposer and verifies(session, signed)
         if ballot == self.joined:
             if self.view is not None and sound and signed.item != self.view.begin.item:
-                # The proof: without it, neighbours could hold the end of the view against this peer.
+                # These messages are the proof. Without it, neighbours could mark this peer for ending
+                # the view.
                 for neighbour in sorted(self.view.neighbours & set(self.known)):
                     self.send(neighbour, Message.Begin(self.view.begin))
                     self.send(neighbour, message)
@@ -450,7 +450,8 @@ class Machine:
         view.own_part("Keys", -1, view.own_key)
 
     def fail_view(self, reason: Reason, suspect: int | None) -> None:
-        """Ends the view, if there is one, because of a member: by default the parent of this peer."""
+        """Ends the view, if there is one, and names a member as the cause: by default the parent of
+        this peer."""
         view = self.view
         if view is None:
             return
@@ -578,7 +579,7 @@ class Machine:
                 self.stop(0, "")
         elif self.view is not None:
             if self.view.jobs and self.now - self.view.job_since > compute:
-                self.stop(2, "the own computation took longer than compute_ms")
+                self.stop(2, "this peer's computation took longer than compute_ms")
         else:
             grace = DEAD_AFTER + self.seconds("start_wait_ms") + self.seconds("no_quorum_timeout_ms")
             said = any(self.said_in_view.values()) and self.now - self.last_alive < 2 * compute

@@ -67,7 +67,7 @@ def read_rows(path: str, session: Session) -> tuple[numpy.ndarray, numpy.ndarray
             try:
                 rows.append([nearest32(x) for x in values])
             except (ValueError, ArithmeticError):
-                raise DataError(f"{where} is not of numbers") from None
+                raise DataError(f"{where} has a feature that is not a number") from None
             labels.append(classes[label])
     table = numpy.array(rows, dtype=numpy.float64).reshape(len(rows), session.features)
     for column, ends in session.limits.items():
@@ -122,7 +122,7 @@ class Moments:
         middle = 1 + features
         n = words[0]
         if not 1 <= n <= ROW_LIMIT or len(words) != (1 + 2 * features if squares else middle):
-            raise Refused("the opened moments name an impossible number of rows")
+            raise Refused("the opened moments have an impossible number of rows")
         sums, sums_of_squares = words[1:middle], words[middle:]
         if any(abs(s) > n << 120 for s in sums) or any(abs(p) > n << 240 for p in sums_of_squares):
             raise Refused("opened moments are out of range")
@@ -158,7 +158,7 @@ def scale(session: Session, rows: numpy.ndarray, moments: Moments | None) -> num
 
 
 def quotient(x: numpy.ndarray, by: numpy.ndarray) -> numpy.ndarray:
-    """Returns x / by, and 0 where the divisor is 0."""
+    """Returns x / by, or 0 if the divisor is 0."""
     return numpy.divide(x, by, out=numpy.zeros_like(x), where=by != 0)
 
 
@@ -228,7 +228,7 @@ class Task(NamedTuple):
             return column_sums(session, self.rows)
         known = numpy.frombuffer(opened[1], "<u4")[1:] > 0
         if (present & ~known).any():
-            raise DataError("rows of a class that nobody had when the holders were counted")
+            raise DataError("rows of a class that no peer had when the holders were counted")
         x = prepared(session, opened[0], self.rows, self.moments(opened))
         return counts_of(session, x, self.labels, opened[0]).tobytes()
 
@@ -237,7 +237,8 @@ class Task(NamedTuple):
         return self.opened_moments(opened[2]) if len(session.plan) == 4 else None
 
     def opened_moments(self, opened: bytes) -> Moments:
-        """Returns the moments of all rows. Those of typical rows serve comparisons that this peer skips."""
+        """Returns the moments of all rows. The moments of typical rows serve only for comparisons,
+        which this peer skips."""
         session = self.session
         words = 1 + (2 if session.squares else 1) * session.features
         return Moments(opened[:64 * words], session.features, session.squares)

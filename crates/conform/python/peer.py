@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, str]:
         raise ValueError("this peer lacks the draw of partners (section 11) that more than 64 peers need")
     identity = read_identity(arguments.key)
     if identity.public not in session.roster:
-        raise ValueError("the key is of no peer of the roster")
+        raise ValueError("the key belongs to no peer of the roster")
     task = Task(session, *read_rows(arguments.data, session))
     draw = os.urandom
     if arguments.randomness is not None:

@@ -28,7 +28,7 @@ class Proposer:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.proposal: Proposal | None = None
-        self.dropped: tuple[Ballot, float] | None = None  # of a proposal without promises, and the end of its leases
+        self.dropped: tuple[Ballot, float] | None = None  # a dropped proposal without promises, and the end of its leases
         self.idle_since: float | None = None
         self.was_enough = False
         self.refusals: Counter[int] = Counter()
@@ -57,7 +57,7 @@ class Proposer:
             return False
         present = sorted((p for p in m.session.committee if p in m.reachable()), key=lambda p: m.led_in_vain[p])
         since = max(self.idle_since, self.marks.idle_until(m.me))
-        # Times are binary fractions of seconds, so that the earliest moment may be missed by a rounding error.
+        # Times are binary fractions of seconds, so a rounding error may miss the earliest moment.
         return m.now - since >= present.index(m.me) * m.seconds("proposal_backoff_ms") - 5e-7
 
     def propose(self) -> None:
@@ -77,7 +77,8 @@ class Proposer:
         self.idle_since = self.machine.now + seconds
 
     def withdraw(self) -> None:
-        """Withdraws the proposal. Like the peers that promised, this peer notes that it began nothing."""
+        """Withdraws the proposal. Like the peers that promised, this peer notes that the proposal began
+        nothing."""
         m, proposal = self.machine, self.proposal
         self.proposal = None
         if proposal is None:
@@ -97,7 +98,8 @@ class Proposer:
     def on_promise(self, peer: int, signed: Signed[Promised]) -> None:
         m, proposal = self.machine, self.proposal
         if self.dropped and signed.item.ballot == self.dropped[0] and signed.author == peer:
-            # The promise comes after the proposal was dropped: its author counts it, so this peer does too.
+            # This promise came after the proposal was dropped. Its author counts the proposal, so this
+            # peer does too.
             check_promise(m.session, signed, signed.item.ballot)
             self.marks.began_nothing(m, m.me, self.dropped[1])
             self.dropped = None
@@ -114,7 +116,7 @@ class Proposer:
     def on_refuse(self, peer: int, message: Message.Refuse) -> None:
         m, proposal = self.machine, self.proposal
         expect(peer in m.session.committee, "out-of-order", "a refusal from outside the committee")
-        expect(message.ballot.proposer == m.me, "out-of-order", "a refusal of another's ballot")
+        expect(message.ballot.proposer == m.me, "out-of-order", "a refusal of another peer's ballot")
         if proposal is None or message.ballot != proposal.ballot:
             return
         m.note_counter(message.other.counter)
@@ -160,7 +162,8 @@ class Proposer:
 
 
     def more_may_matter(self, promises: list[Signed[Promised]], parents: dict[int, int | None]) -> bool:
-        """Returns whether further promises may arrive after which no mark has to give way."""
+        """Returns whether further promises may still arrive, and may make it unnecessary to ignore
+        marks."""
         m, proposal = self.machine, self.proposal
         if m.now - proposal.since >= m.seconds("proposal_backoff_ms") / 2:
             return False

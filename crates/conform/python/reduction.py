@@ -117,7 +117,7 @@ class Reduction:
         end = self.count if upward else self.added
         expect(i == edge.taken and i < end, "out-of-order", "a chunk that is not the next")
         size = min(CHUNK, self.length - i * CHUNK)
-        expect(len(data) == size, "inconsistent", "a chunk of another length")
+        expect(len(data) == size, "inconsistent", "a chunk of a wrong length")
         edge.taken += 1
         if upward:
             expect(i - edge.credited < WINDOW, "out-of-order", "a chunk without credit")
@@ -130,6 +130,6 @@ class Reduction:
     def on_credit(self, sender: int, message: Any) -> None:
         edge, upward = self.edges[sender], message.direction == Direction.Up
         good = upward == (sender == self.view.parent) and edge.acked <= message.index < edge.sent
-        expect(good, "out-of-order", "credit for what was not sent")
+        expect(good, "out-of-order", "credit for a chunk that was not sent")
         edge.acked = message.index + 1
         self.pump()

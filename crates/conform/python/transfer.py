@@ -134,7 +134,7 @@ class Transfers:
     def on_lacking(self, peer: int, body: Any) -> None:
         if self.asked(peer, body.slot):
             said = self.fetching.want == Want.Committed and self.machine.known[peer] > body.slot
-            expect(not said, "out-of-order", "lacking what it has said that it has")
+            expect(not said, "out-of-order", "lacking a slot that it claimed to have")
             self.failed()
 
     def on_head(self, peer: int, body: Any) -> None:
@@ -160,7 +160,7 @@ class Transfers:
         if not self.asked(peer, body.slot) or fetching.head is None or body.index != len(fetching.pieces):
             return
         size = min(CHUNK, plan[body.slot].length - body.index * CHUNK)
-        expect(len(body.data) == size, "inconsistent", "a piece of another length")
+        expect(len(body.data) == size, "inconsistent", "a piece of a wrong length")
         fetching.pieces.append(body.data)
         fetching.progress = self.machine.now
         self.send(peer, TransferMessage.Credit(body.slot, body.index))

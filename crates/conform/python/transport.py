@@ -1,8 +1,7 @@
 """Connections, substreams, frames, and the loop that drives the machine (spec, section 6).
 
-Each connection has a nursery, and ends when one of its tasks fails or `close` is called. Only this end can
-cancel a write halfway, because each substream has one task that writes.
-"""
+Each connection has a nursery, and ends when one of its tasks fails or `close` is called. Each substream
+has one task that writes, so only the end of the connection can cancel a write halfway. """
 
 from __future__ import annotations
 
@@ -250,7 +249,7 @@ class Node:
 
     async def dial(self, peer: int, addresses: list[Address]) -> None:
         wait, since = 0.2, self.last_up[peer]
-        avoided: dict[Address, float] = {}  # addresses of another peer, with the time to avoid them until
+        avoided: dict[Address, float] = {}  # addresses that lead to another peer, and the time until which to avoid them
         while peer not in self.machine.blamed:
             if self.last_up[peer] != since:
                 wait, since = 0.2, self.last_up[peer]
@@ -275,7 +274,8 @@ class Node:
     # --- events for the machine
 
     def tell(self, event: Callable[..., None], *arguments: Any) -> None:
-        """Passes an event to the machine. An error here is not one of a connection, and ends the node."""
+        """Passes an event to the machine. An error here is not an error of a connection, so it ends the
+        node."""
         if self.outcome is not None:
             return
         try:

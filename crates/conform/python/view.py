@@ -56,7 +56,7 @@ class EndView(Exception):
 
 
 def disagree(good: bool, text: str, child: int | None = None) -> None:
-    """Ends the view unless `good`, because of the parent, or because of `child` if given."""
+    """Unless `good`, ends the view and names the parent, or `child` if given."""
     if not good:
         raise EndView(Reason.Disagreement, child, text)
 
@@ -199,7 +199,7 @@ class View:
     def on_report(self, sender: int, report: Any) -> None:
         kind, slot = type(report).__name__, getattr(report, "slot", -1)
         if kind == "Reveal":
-            expect(self.pairs is not None, "out-of-order", "a draw in a view that has none")
+            expect(self.pairs is not None, "out-of-order", "a draw in a view without one")
             return
         if kind != "Keys" and slot < self.slot:
             return
@@ -287,13 +287,13 @@ class View:
                 self.send(child, ViewMessage.Down(self.ballot, order))
 
     def on_reveal(self, order: Any) -> None:
-        disagree(False, "a draw in a view that has none")
+        disagree(False, "a draw in a view without one")
 
     def on_keys(self, order: Any) -> None:
         machine, session, keys = self.machine, self.session, order.items
         disagree(self.pairs is None, "keys twice")
         disagree(sorted(k.author for k in keys) == self.members, "keys do not match the members")
-        disagree(all(key in keys for key in self.keys_below), "a key of this subtree is another one")
+        disagree(all(key in keys for key in self.keys_below), "a key of this subtree was changed")
         others = [k for k in keys if k != self.own_key]
         disagree(all(self.item_fits("Keys", -1, k) and verifies(session, k) for k in others), "other keys")
         self.pairs = {}
@@ -323,16 +323,16 @@ class View:
             self.order_down(Order.Sum(slot))
 
     def look_at_crowd(self, slot: int) -> None:
-        disagree(self.machine.may_sum(slot, set(self.members)), "too few for this sum")
+        disagree(self.machine.may_sum(slot, set(self.members)), "too few members for this sum")
 
     def on_sum(self, order: Any) -> None:
         slot = order.slot
         disagree(self.pairs is not None, "a sum before the keys")
         disagree(self.slot < slot < len(self.session.plan), "slots out of order")
-        disagree(self.opened == self.slot, "a sum before the slot under way is opened")
+        disagree(self.opened == self.slot, "a sum before the current slot is opened")
         disagree(slot >= self.owed_slot, "a sum of a slot that is committed")
         disagree(slot > self.owed_slot or self.owed is None, "a value must be finished first")
-        disagree(slot >= len(self.machine.committed), "the slot is committed here")
+        disagree(slot >= len(self.machine.committed), "this peer has already committed the slot")
         self.new_slot(slot)
         self.reduction = Reduction(self, slot)
         self.wait_for("TotalReady", slot)
@@ -400,7 +400,7 @@ class View:
         done = None
         if slot < len(machine.committed):
             done = value_digest(session, machine.committed[slot].committed.record.value)
-            disagree(done == digest, "another value is committed here")
+            disagree(done == digest, "this peer has committed another value")
             self.total = b""
         elif self.total is None:
             if digest not in machine.candidates:
@@ -448,7 +448,7 @@ class View:
     def on_open(self, order: Any) -> None:
         session, releases = self.session, order.items
         disagree(order.slot == self.slot and ("Release", self.slot) in self.rounds, "an opening out of order")
-        disagree(self.total is not None, "an opening of what is not here")
+        disagree(self.total is not None, "an opening of a total that is not here")
         disagree(len({r.author for r in releases}) == len(releases), "a release twice")
         fit = all(release_fits(session, self.record, r) and verifies(session, r) for r in releases)
         disagree(fit, "a release that does not fit")
@@ -503,7 +503,7 @@ class View:
         self.since, self.budget, self.level = self.machine.now, 0.0, 2.0 + self.transfer(self.slot)
 
     def awaited(self) -> int | None:
-        """Returns the child on which progress depends; None if it depends on the parent."""
+        """Returns the child on which progress depends; None if progress depends on the parent."""
         reduction = self.reduction
         if reduction is not None and self.record is None and len(reduction.total) < reduction.count:
             late = [c for c in sorted(self.children) if reduction.edges[c].taken <= reduction.added]
@@ -530,8 +530,8 @@ class View:
             self.send(peer, ViewMessage.KeepAlive(self.ballot))
         for peer, heard in sorted(self.heard.items()):
             if now - heard > timeout:
-                raise EndView(Reason.Stalled, peer, "nothing was heard of a neighbour in this view")
+                raise EndView(Reason.Stalled, peer, "a neighbour in this view sent nothing")
         awaited = self.awaited()
         levels = self.height + self.depth if awaited is None else self.height - self.depth
         if now - self.since > timeout + self.budget + levels * self.level:
-            raise EndView(Reason.Stalled, awaited, "what was due did not come")
+            raise EndView(Reason.Stalled, awaited, "a report or order did not come in time")

@@ -5,9 +5,9 @@
 //! order of each peer's stages.
 //!
 //! Time decides which peer first sends "I am still working" or "I have finished". So the bytes of all
-//! frames may differ by [`BYTES_PERCENT`]. If a fault happens, time also decides how far the other peers
-//! have got and which peer leads the next view. After a fault, only the results must agree: the same
-//! peers have one, and all have the same one.
+//! frames may differ by [`BYTES_PERCENT`]. If a fault happens, time also decides how far the other
+//! peers have got and which peer leads the next view. After a fault, only the results must agree: the
+//! same peers have a result, and all results are equal.
 
 use flyswarm::protocol::view::Stage;
 use flyswarm::sim::outcome::RunReport;

@@ -90,7 +90,7 @@ impl Check {
         let program = self.program.as_deref().unwrap_or_default();
         for place in ["{session}", "{key}", "{data}", "{out}", "{listen}"] {
             if !program.contains(place) {
-                return Err(Failure::Input(format!("--program: {place} is not in it")));
+                return Err(Failure::Input(format!("--program: {place} is missing")));
             }
         }
         if let Some(path) = &self.junit {
@@ -125,7 +125,10 @@ impl Check {
         let unknown = |name: &&String| cases.iter().all(|case| case.name != name.as_str());
         if let Some(name) = self.only.iter().find(unknown) {
             let names: Vec<_> = cases.iter().map(|case| case.name).collect();
-            return Err(Failure::Input(format!("--only {name}: there are {}", names.join(", "))));
+            return Err(Failure::Input(format!(
+                "--only {name}: unknown case; the cases are {}",
+                names.join(", ")
+            )));
         }
         let wanted = |case: &Case| self.only.is_empty() || self.only.iter().any(|name| name == case.name);
         Ok(cases.into_iter().filter(wanted).collect())

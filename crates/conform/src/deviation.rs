@@ -37,7 +37,8 @@ enum When {
     Once,
     /// Each message to the checked peer that can be changed.
     Always,
-    /// The first suitable message to a third peer, which is also sent unchanged.
+    /// The first suitable message to a third peer. The checked peer gets it, and the third peer gets it
+    /// unchanged.
     Beside,
 }
 
@@ -62,13 +63,13 @@ pub(crate) struct Kind {
     /// True if all nodes deviate; otherwise one does.
     pub(crate) all: bool,
     when: When,
-    /// Deviation of all the other nodes, if this one needs it to take effect first.
+    /// Deviation of all other nodes, if this deviation only has an effect together with it.
     pub(crate) others: Option<&'static str>,
-    /// True if the checked peer never greets the node, so that a full roster cannot be waited for.
+    /// True if the checked peer never greets the node, so the others cannot wait for the full roster.
     pub(crate) ungreeted: bool,
     /// True if the session's vectors need more chunks than may be sent without credit.
     pub(crate) long: bool,
-    /// Most bytes that are written at once.
+    /// Largest number of bytes that are written at once.
     piece: Option<usize>,
     /// Returns the frames to send instead of a message; `None` if the message is not suitable.
     change: fn(&Case<'_>) -> Option<Vec<Frame>>,
@@ -105,7 +106,7 @@ struct Case<'a> {
     /// Peer that receives the deviation.
     to: Peer,
     message: &'a Message,
-    /// First round of a computation that is changed.
+    /// First changed round of a computation.
     round: u32,
 }
 
@@ -138,7 +139,7 @@ pub(crate) fn towards(ctx: &Arc<Context>, way: &str, towards: &str) -> Result<De
     let (name, round) = way.rsplit_once('-').unwrap_or((way, ""));
     let (name, round) = round.parse().map_or((way, 0), |round| (name, round));
     let kind = kinds().chain(&computing::KINDS).find(|kind| kind.name == name);
-    let kind = kind.ok_or_else(|| Error::Input(format!("--deviate {way}: is unknown")))?;
+    let kind = kind.ok_or_else(|| Error::Input(format!("--deviate {way}: unknown deviation")))?;
     Ok(Deviation { ctx: ctx.clone(), kind, towards: peer, round, done: false, near: false })
 }
 
@@ -171,7 +172,7 @@ impl Deviation {
         Some(Sent { frames, begins: first.then_some(self.towards) })
     }
 
-    /// Returns the most bytes that are written at once, if it is not the usual number.
+    /// Returns the largest number of bytes that are written at once, if it is not the usual one.
     pub(crate) fn piece(&self) -> Option<usize> {
         self.kind.piece
     }

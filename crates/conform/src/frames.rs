@@ -71,19 +71,19 @@ pub(crate) fn load(path: &Path) -> Result<(Vec<TracedFrame>, Option<String>), Fa
         return Ok((stream(&bytes).map_err(wrong)?, None));
     };
     if text.trim_start().starts_with(['{', '[']) {
-        let (value, told) = parse(text).map_err(|error| wrong(format!("no JSON: {error}")))?;
+        let (value, told) = parse(text).map_err(|error| wrong(format!("not JSON: {error}")))?;
         let frames = listed(&value).map_err(wrong)?;
         return Ok((frames, told));
     }
     Ok((hexadecimal(text).map_err(wrong)?, None))
 }
 
-/// Parses JSON. Accepts a trace with a missing end, whose writer was killed.
+/// Parses JSON. Also accepts a trace whose end is missing because its writer was killed.
 fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
     serde_json::from_str(text).map(|value| (value, None)).or_else(|error| {
         let whole = text.rfind(",\n").map(|end| format!("{}\n]}}", &text[..end]));
         let value = whole.and_then(|text| serde_json::from_str(&text).ok()).ok_or(error)?;
-        Ok((value, Some("the trace breaks off: its writer did not end as it should".to_owned())))
+        Ok((value, Some("the end of the trace is missing, because its writer was killed".to_owned())))
     })
 }
 
@@ -91,12 +91,12 @@ fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
 fn listed(value: &Value) -> Result<Vec<TracedFrame>, String> {
     let list = ["log", "messages", "bad"].iter().find_map(|name| value[name].as_array()).or(value.as_array());
     let list =
-        list.ok_or("neither a list of frames nor an object with one that is called log, messages or bad")?;
+        list.ok_or("neither a list of frames nor an object with such a list under log, messages or bad")?;
     let frames = list.iter().enumerate().filter(|(_, entry)| entry.get("header").is_some());
     let frames = frames.map(|(place, entry)| {
         let wrong = |what: &str| format!("entry {}: {what}", place + 1);
         let digits = |name: &str| {
-            let text = entry[name].as_str().ok_or_else(|| wrong(&format!("{name} is no text")))?;
+            let text = entry[name].as_str().ok_or_else(|| wrong(&format!("{name} is not a text")))?;
             hex::decode(text).map_err(|error| wrong(&format!("{name}: {error}")))
         };
         let channel = match entry["channel"].as_str() {
@@ -120,7 +120,7 @@ fn listed(value: &Value) -> Result<Vec<TracedFrame>, String> {
 /// Returns the frames of a stream in hexadecimal digits, with or without spaces.
 pub(crate) fn hexadecimal(text: &str) -> Result<Vec<TracedFrame>, String> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    stream(&hex::decode(digits).map_err(|error| format!("no hexadecimal digits: {error}"))?)
+    stream(&hex::decode(digits).map_err(|error| format!("not hexadecimal digits: {error}"))?)
 }
 
 /// Returns the frames of a stream (spec, section "Frames").
@@ -138,7 +138,7 @@ fn stream(bytes: &[u8]) -> Result<Vec<TracedFrame>, String> {
         let (frame, after) = after.split_at_checked(length).ok_or_else(short)?;
         let (header, body) = number(frame).ok_or_else(short)?;
         let (header, payload) = body.split_at_checked(header).ok_or_else(|| {
-            wrong(format!("a header of {header} bytes in a frame of which {} are left", body.len()))
+            wrong(format!("a header of {header} bytes, but only {} are left of the frame", body.len()))
         })?;
         frames.push(TracedFrame {
             us: None,

@@ -165,7 +165,7 @@ impl Ground {
             let tree = Claims::whole(&settings).tree(&settings, first);
             let tree = tree.ok_or_else(|| Failure::Input("no view of this session can begin".into()))?;
             let tree: Vec<_> = tree.order().iter().map(|peer| peer.index()).collect();
-            // The foreign peer is never the first of the roster, so that its number is not 0 either.
+            // The checked peer is always number 1 of the roster, so that its number is not 0.
             let at = match place {
                 Place::Leader => 0,
                 Place::Inner => 1,
@@ -214,7 +214,7 @@ impl Ground {
         &self.names[i]
     }
 
-    /// Returns the peer at this position, seen from the checked one.
+    /// Returns the peer at this position relative to the checked peer.
     pub(super) fn neighbour(&self, from: From) -> usize {
         match from {
             From::Leader | From::Above => self.tree[0],
@@ -329,7 +329,7 @@ impl Ground {
         self.told[i].iter().any(|event| fields.iter().all(|(name, value)| event[*name] == *value))
     }
 
-    /// Returns whether any of our own nodes has.
+    /// Returns whether any of our own nodes has reported such an event.
     pub(super) fn anyone(&self, fields: &[(&str, &str)]) -> bool {
         (0..self.peers()).any(|i| self.heard(i, fields))
     }
@@ -350,7 +350,7 @@ impl Ground {
             if let Some(event) = blamed {
                 let fault = &event["fault"];
                 wrong.push(format!(
-                    "{} blames it: {}",
+                    "{} blames the program: {}",
                     self.names[i],
                     fault.as_str().map_or(fault.to_string(), str::to_owned)
                 ));
@@ -368,24 +368,24 @@ impl Ground {
         let said = || fs::read_to_string(self.file(self.checked, "err")).unwrap_or_default();
         match self.ended {
             Some(status) if status.success() || !must_end_well => {}
-            Some(status) => wrong.push(format!("it ended with {status}: {}", last(&said()))),
-            None => wrong.push(format!("it did not end in time: {}", last(&said()))),
+            Some(status) => wrong.push(format!("the program ended with {status}: {}", last(&said()))),
+            None => wrong.push(format!("the program did not end in time: {}", last(&said()))),
         }
         // The date and the program name in a file differ from peer to peer (section 19); all else must
         // be equal.
         let others: Vec<_> = ours.iter().filter_map(|&i| Model::load(&self.file(i, "model")).ok()).collect();
         if others.windows(2).any(|pair| !alike(&pair[0], &pair[1])) {
-            wrong.push("the others' models are not equal".to_owned());
+            wrong.push("the models of the other peers are not equal".to_owned());
         }
         let path = self.file(self.checked, "model");
         if !path.exists() {
             if must_end_well {
-                wrong.push("it has written no model".to_owned());
+                wrong.push("the program has written no model".to_owned());
             }
             return wrong;
         }
         match (Model::load(&path), others.first()) {
-            (Err(error), _) => wrong.push(format!("its model cannot be read: {error}")),
+            (Err(error), _) => wrong.push(format!("the program's model cannot be read: {error}")),
             (Ok(model), Some(other)) if !alike(&model, other) => wrong.push(differences(&model, other)),
             _ => {}
         }
@@ -403,10 +403,14 @@ impl Ground {
             last.filter(|name| ["disconnected", "joined"].contains(name)).last() == Some("disconnected")
         };
         let whom = self.told.iter().position(away)?;
-        Some(format!("it has closed the connection with {}, which has broken no rule", self.name(whom)))
+        Some(format!(
+            "the program has closed the connection with {}, which has broken no rule",
+            self.name(whom)
+        ))
     }
 
-    /// Checks that the models equal that of all rows in one place. No peer was lost, so all rows count.
+    /// Checks that the models equal the model of all rows in one place. No peer was lost, so all rows
+    /// count.
     pub(super) fn judge_rows(&self, ours: usize) -> Result<Option<String>, Failure> {
         let Ok(model) = Model::load(&self.file(ours, "model")) else { return Ok(None) };
         let Some(spec) = self.session.task.get::<FlynnSpec>().copied() else { return Ok(None) };
@@ -430,12 +434,12 @@ fn alike(a: &Model, b: &Model) -> bool {
 fn differences(model: &Model, other: &Model) -> String {
     let (mine, theirs) = (hex::encode(model.digest()), hex::encode(other.digest()));
     match mine == theirs {
-        true => "its model names another origin than the others' models".to_owned(),
-        false => format!("its model has the digest {mine}, the others' {theirs}"),
+        true => "the program's model names another origin than the other peers' models".to_owned(),
+        false => format!("the program's model has the digest {mine}, the other peers' models have {theirs}"),
     }
 }
 
 /// Returns the last line of a text, or a note that the text is empty.
 fn last(text: &str) -> &str {
-    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing")
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing")
 }

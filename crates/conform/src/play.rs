@@ -27,8 +27,8 @@ use flyswarm::session::{Entry, Peer, Session};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between the frames of two peers, so that they arrive in the order of the trace.
 const APART: Duration = Duration::from_millis(20);
-/// The same after a `Hello`. Nothing shows that the live peer has taken it in, and its promise says whom it
-/// has greeted.
+/// Wait after a `Hello`. Nothing shows when the live peer has processed it, but the promise of the live
+/// peer lists the peers that it has greeted.
 const AFTER_HELLO: Duration = Duration::from_millis(500);
 /// Time for one look at a peer's events.
 const LOOK: Duration = Duration::from_millis(2);
@@ -77,18 +77,18 @@ impl Play {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<(), Failure> {
         let value = whole(&self.trace)?;
         let wrong = |why: String| Failure::Input(format!("{}: {why}", self.trace.display()));
-        let toml = value["toml"].as_str().ok_or_else(|| wrong("has no session file, toml".into()))?;
+        let toml = value["toml"].as_str().ok_or_else(|| wrong("has no session file (toml)".into()))?;
         let session = Session::parse(toml).map_err(|error| wrong(error.to_string()))?;
         let left: Vec<_> = session.peers().filter(|peer| !self.played.contains(&peer.0)).collect();
         let &[live] = &*left else {
-            let text = format!("--as: all peers of 0 to {} but one", session.roster.len() - 1);
+            let text = format!("--as: expected all peers from 0 to {} except one", session.roster.len() - 1);
             return Err(Failure::Input(text));
         };
         if let Some(folder) = &self.prepare {
             return prepare(&value, (toml, &session), live, folder, wrong);
         }
         let (frames, _) = load(&self.trace)?;
-        let at = self.at.clone().ok_or_else(|| Failure::Input("--at: no address".into()))?;
+        let at = self.at.clone().ok_or_else(|| Failure::Input("--at: an address is missing".into()))?;
         let mut roles = self.roles(&value, &session)?;
         let compared = play(&frames, &mut roles, live, &(peer_id(&session.key(live)), at));
         for (_, role) in roles {
@@ -111,13 +111,12 @@ impl Play {
             let identity = match self.keys.get(place) {
                 Some(path) => Identity::load(path)?,
                 None => seed(value, "seeds", number).map(Identity::from_seed).ok_or_else(|| {
-                    let text =
-                        format!("{} shows no seed of peer {number}: give --keys", self.trace.display());
+                    let text = format!("{} has no seed of peer {number}: give --keys", self.trace.display());
                     Failure::Input(text)
                 })?,
             };
             if session.peer(&identity.public()) != Some(Peer(number)) {
-                return Err(Failure::Input(format!("the key for peer {number} is another peer's")));
+                return Err(Failure::Input(format!("the key for peer {number} belongs to another peer")));
             }
             let seed = Zeroizing::new(*identity.seed());
             let of_peer = |entry: &Entry| (peer_id(&entry.key), Vec::new());
@@ -149,10 +148,10 @@ fn from_net(channel: net::Channel) -> Channel {
 /// A difference as text and as JSON.
 type Differs = (String, Value);
 
-/// Sends the recorded frames of the played peers, in the order of the trace. Each frame is sent once all
-/// frames recorded before it have come. A peer connects at the first frame between it and the live peer: a
-/// `Hello` to a peer that connects late shows what the live peer knows by then. Returns the number of
-/// compared frames, or the first difference.
+/// Sends the recorded frames of the played peers, in the order of the trace. Each frame is sent as soon
+/// as all frames that were recorded before it have come. A peer connects to the live peer only at the
+/// first frame between the two, because a `Hello` to a late peer shows what the live peer knows by
+/// then. Returns the number of compared frames, or the first difference.
 fn play(
     frames: &[TracedFrame],
     roles: &mut BTreeMap<u64, Role>,
@@ -186,7 +185,7 @@ fn play(
                 }
                 Err(why) => {
                     let expected = frame.message().map_or_else(|fault| fault.to_string(), |m| kind(&m));
-                    let what = format!("{expected} does not come: {why}");
+                    let what = format!("{expected} did not come: {why}");
                     return Ok(Err(told(frame, place, &what, None)));
                 }
             }
@@ -204,7 +203,7 @@ fn connect(
     at: &Multiaddr,
 ) -> Result<(), Failure> {
     let Some(role) = roles.get(&number).filter(|role| !role.up) else { return Ok(()) };
-    // The live peer must have taken in all earlier frames before this connection is there.
+    // The live peer must have taken in all earlier frames before this connection is made.
     std::thread::sleep(AFTER_HELLO);
     for command in [Command::AddAddress(address, at.clone()), Command::Dial(address)] {
         role.network.send(command).map_err(|error| Failure::Environment(error.to_string()))?;
@@ -213,7 +212,7 @@ fn connect(
     while !roles[&number].up {
         roles.values_mut().for_each(Role::look);
         if now() >= until {
-            return Err(Failure::Session(format!("the live peer is not there after {PATIENCE:?}")));
+            return Err(Failure::Session(format!("the live peer did not connect within {PATIENCE:?}")));
         }
     }
     Ok(())
@@ -224,7 +223,7 @@ fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<Tr
     let until = now() + PATIENCE;
     loop {
         roles.values_mut().for_each(Role::look);
-        let role = roles.get_mut(&to).ok_or("it is not played")?;
+        let role = roles.get_mut(&to).ok_or("this peer is not played")?;
         if let Some(frame) = role.came.entry(channel).or_default().pop_front() {
             return Ok(frame);
         }
@@ -232,7 +231,7 @@ fn next(roles: &mut BTreeMap<u64, Role>, to: u64, channel: Channel) -> Result<Tr
             return Err(format!("the connection has ended: {why}"));
         }
         if now() >= until {
-            return Err(format!("nothing for {PATIENCE:?}"));
+            return Err(format!("nothing came for {PATIENCE:?}"));
         }
     }
 }
@@ -324,7 +323,7 @@ fn told(frame: &TracedFrame, place: usize, what: &str, sides: Option<(String, St
 fn whole(path: &Path) -> Result<Value, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| files::failed(path, &error))?;
     serde_json::from_str(&text)
-        .map_err(|error| Failure::Input(format!("{}: no JSON: {error}", path.display())))
+        .map_err(|error| Failure::Input(format!("{}: not JSON: {error}", path.display())))
 }
 
 /// Returns 32 bytes from a list that is indexed by peers.
@@ -337,7 +336,7 @@ pub(crate) fn node_seed(path: &Path) -> Result<[u8; 32], Failure> {
     let value = whole(path)?;
     let digits = value["node_seed"].as_str().unwrap_or_default();
     let bytes = hex::decode(digits).ok().and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| Failure::Input(format!("{}: no node_seed of 32 bytes", path.display())))
+    bytes.ok_or_else(|| Failure::Input(format!("{}: has no node_seed of 32 bytes", path.display())))
 }
 
 /// Writes the files of the live peer. `wrong` makes the error if the trace lacks something.
@@ -348,7 +347,7 @@ fn prepare(
     folder: &Path,
     wrong: impl Fn(String) -> Failure,
 ) -> Result<(), Failure> {
-    let lacks = |what: &str| wrong(format!("shows no {what} of peer {}", live.0));
+    let lacks = |what: &str| wrong(format!("has no {what} of peer {}", live.0));
     let identity = seed(value, "seeds", live.0).map(Identity::from_seed).ok_or_else(|| lacks("seed"))?;
     let of_peer = &value["data"][live.index()];
     let (rows, labels) =

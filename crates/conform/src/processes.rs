@@ -122,7 +122,7 @@ fn check(name: &str, scenario: &Scenario) -> Result<(), ScenarioError> {
     if let Some((field, _)) = fields.iter().find(|(_, changed)| *changed) {
         return refused(
             &format!("network.{field}"),
-            "peers are connected over this machine's loopback, everybody to everybody",
+            "all peers are connected to each other over the loopback of this machine",
         );
     }
     let tables =
@@ -326,7 +326,7 @@ impl Play<'_> {
                     self.nodes.kill(i);
                     self.close(i);
                     self.down.insert(i);
-                    self.played[i].reason.get_or_insert("it was down".into());
+                    self.played[i].reason.get_or_insert("its process was ended".into());
                 }
                 Ok(())
             }

@@ -124,7 +124,7 @@ impl SimulatedPeer {
         let slot = |slot: u32| ctx.plan.get(slot as usize).map(|aggregate| &*aggregate.name);
         let mut counts = vec![Count::default(); PURPOSES.len()];
         let result = driver::run(plan, &mut |report| {
-            // The count comes before "held", because the peer is killed then.
+            // The count is printed before "held", because the peer is killed as soon as it is held.
             if matches!(report, Report::Held(..) | Report::Node(Event::Stage(..))) {
                 tell(&json!({"event": "sent", "sent": counts}));
             }

@@ -95,7 +95,10 @@ fn text(place: usize, frame: &TracedFrame) -> String {
     match frame.message() {
         Ok(message) => {
             if is_longer(frame, &message) {
-                let _ = writeln!(text, "  its integers are longer than needed; places are of the shortest");
+                let _ = writeln!(
+                    text,
+                    "  its integers are longer than needed; positions are for the shortest form"
+                );
             }
             for field in fields(&message) {
                 let at = format!("{}..{}", field.at.start, field.at.end);
@@ -191,7 +194,7 @@ impl Diff {
                 false => print(out, &format!("the same: {compared} frames\n")),
             };
         };
-        // If only the second file continues, the way is that of the frames before.
+        // If only the second file continues, the way is that of the frames before the end.
         let frame = &mine[first.place.min(mine.len() - 1)];
         print(out, &if self.json { first.value(frame) } else { first.text(frame) })?;
         Err(Failure::Input(format!("{my_name} and {their_name} differ")))
@@ -254,14 +257,14 @@ pub(crate) fn difference(mine: &TracedFrame, theirs: &TracedFrame) -> Option<(St
     let (a, b) = match (mine.message(), theirs.message()) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(a), Err(b)) if mine.header == theirs.header => {
-            let what = "neither decodes, for other reasons".to_owned();
+            let what = "neither frame decodes, for different reasons".to_owned();
             return (a != b).then(|| (what, [a.to_string(), b.to_string()]));
         }
         (a, b) => {
             let told = |message: Result<Message, Fault>| {
                 message.map_or_else(|fault| fault.to_string(), |message| kind(&message))
             };
-            return Some(("one does not decode".to_owned(), [told(a), told(b)]));
+            return Some(("one frame does not decode".to_owned(), [told(a), told(b)]));
         }
     };
     let (a, b) = (fields(&a), fields(&b));
@@ -271,7 +274,7 @@ pub(crate) fn difference(mine: &TracedFrame, theirs: &TracedFrame) -> Option<(St
         let name = if a.path.is_empty() { "message" } else { &a.path };
         return Some(match a.path == b.path {
             true => (format!("{name} differs, {bytes}"), [a.value.clone(), b.value.clone()]),
-            false => (format!("other fields follow, {bytes}"), [name.to_owned(), b.path.clone()]),
+            false => (format!("different fields follow, {bytes}"), [name.to_owned(), b.path.clone()]),
         });
     }
     if mine.payload == theirs.payload {

@@ -1,7 +1,7 @@
-//! Cost of XCLP on shares. `cargo bench --bench shares` measures the kernels, with `RAYON_NUM_THREADS=1`
-//! on one core. `-- whole [points]` measures the whole computation by three parties in one process, stage
-//! by stage, and compares it with the sum of its kernels. `-- proofs [points] [once]` compares it with and
-//! without proofs. CPU seconds and bytes are of one party.
+//! Cost of XCLP on shares. `cargo bench --bench shares` measures the kernels, with
+//! `RAYON_NUM_THREADS=1` on one core. `-- whole [points]` measures the whole computation by three
+//! parties in one process, stage by stage, and compares it with the sum of its kernels. `-- proofs
+//! [points] [once]` compares it with and without proofs. CPU seconds and bytes are those of one party.
 
 #![allow(missing_docs)]
 
@@ -79,7 +79,7 @@ fn machines() -> impl Iterator<Item = Machine> {
     lanes::machines().into_iter().map(Machine)
 }
 
-/// Measures bits of this party's part of an `and`.
+/// Measures this party's local part of an `and`, by bits.
 #[divan::bench]
 fn and(bencher: Bencher<'_, '_>) {
     let of = |salt| words(1 << 14, salt).into_iter().map(Xor).collect::<Vec<Bits>>();
@@ -87,7 +87,7 @@ fn and(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(64usize << 14)).bench(|| black_box(&x).product(black_box(&y)));
 }
 
-/// Measures bits of a mask of zero: two streams.
+/// Measures the masking of bits with a sum of zero, which draws two streams.
 #[divan::bench]
 fn mask(bencher: Bencher<'_, '_>) {
     let mut context = Context::new(round::Line::default(), Keys::new([1; 32], [2; 32], &[]), 0);
@@ -101,7 +101,7 @@ fn elements<R: Extension>(count: usize) -> Vec<R> {
     (0..count).map(|_| R::draw(&mut stream)).collect()
 }
 
-/// Measures products of elements in sums of 64.
+/// Measures sums of 64 products of elements, by products.
 #[divan::bench(types = [Gf64, Galois<u16>, Galois<u64>])]
 fn proof_products<R: Extension>(bencher: Bencher<'_, '_>) {
     let (a, b) = (elements::<R>(64), elements::<R>(64));
@@ -116,7 +116,7 @@ fn proof_folds<R: Extension>(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(512usize)).bench(|| R::weighted(black_box(&vectors), &weights, 64));
 }
 
-/// Measures the first step of the prover, by words of a factor.
+/// Measures the first step of the prover, by words of one factor.
 #[divan::bench(types = [Gf64, Galois<u16>, Galois<u64>])]
 fn proof_values<R: Gates>(bencher: Bencher<'_, '_>) {
     let columns = 128;
@@ -137,8 +137,8 @@ fn cpu<T>(mut work: impl FnMut() -> T) -> f64 {
     (0..3).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the CPU seconds of the kernels of one party: its products, and the streams behind the data that
-/// it sends.
+/// Returns the CPU seconds of the kernels of one party: its products, and the streams that mask the
+/// data that it sends.
 fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 4] {
     let n = plan.points();
     let bits = plan.settings().bits as usize;
@@ -161,7 +161,7 @@ fn kernels(plan: &Plan, sent: u64) -> [(&'static str, f64); 4] {
     ]
 }
 
-/// Points, their expected output, and the parcels of an owner of all of them.
+/// Points, their expected output, and the parcels of one owner that has all of them.
 struct Case {
     plan: Plan,
     reference: Reference,
@@ -173,7 +173,8 @@ impl Case {
         let plan = Plan::new(points, CLASSES, settings(0.99, 60)).expect("fits");
         let width = BITS / 64;
         let mut code = words(points * width, 1);
-        // Make clusters. The contents of the rows cost nothing, but there should be labels to compare.
+        // Make clusters, so that there are labels to compare. The cost does not depend on the contents
+        // of the rows.
         for point in CLASSES..points {
             for word in 0..width {
                 let centre = code[point % CLASSES * width + word];

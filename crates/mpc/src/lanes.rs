@@ -31,8 +31,9 @@ pub(crate) trait Lanes<W>: Copy {
         W: 'a;
 }
 
-/// Computes [`Lanes::convolved`] with vectors of N words: B of them hold a polynomial that begins at any
-/// lane, Q one that begins at the first lane, and OUT = B + Q - 1 a product.
+/// Computes [`Lanes::convolved`] with vectors of N words: B vectors hold a polynomial that begins at
+/// any lane, Q vectors hold one that begins at the first lane, and OUT = B + Q - 1 vectors hold a
+/// product.
 #[inline(always)]
 fn convolve<'a, W, L, const N: usize, const B: usize, const Q: usize, const OUT: usize>(
     lanes: L,
@@ -49,7 +50,8 @@ where
         factors[..49].copy_from_slice(a);
         padded[N..N + 49].copy_from_slice(b);
         for lane in 0..N {
-            // The second polynomial from this lane on, times each coefficient that belongs there.
+            // Shift the second polynomial to this lane, and multiply it by each coefficient of this
+            // lane.
             let mut shifted = [lanes.load([W::default(); N]); B];
             for (at, shifted) in shifted.iter_mut().enumerate() {
                 let words = padded[N - lane + at * N..].first_chunk::<N>();
@@ -177,7 +179,7 @@ mod x86 {
     impl Lanes<u64> for V3 {
         type Block = [u64; 4];
         type Vector = [u64x4; 2];
-        /// Products of lower halves, and products that count 2^32 times.
+        /// Products of lower halves, and products with the factor 2^32.
         type Sum = [u64x4; 2];
         const WIDE: bool = false;
         #[inline(always)]

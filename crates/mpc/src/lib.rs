@@ -1,6 +1,7 @@
-//! Computation on secret data: label propagation on shares among three parties, and distances between
-//! pairs of owners by oblivious transfer or homomorphic encryption. This is an internal package: programs
-//! use `flyswarm`, and nothing here is a stable interface.
+//! Computation on secret data: label propagation on shares among three computing members (here called
+//! *parties* 0, 1 and 2), and distances between pairs of owners by oblivious transfer or homomorphic
+//! encryption. This is an internal package: programs use `flyswarm`, and nothing here is a stable
+//! interface.
 //!
 //! Assumptions: AES under a public key, in [`ot`], is a random permutation; Ring-LWE is hard for the
 //! parameters of [`phe`]. [`propagation`] is the same computation in the clear.

@@ -13,22 +13,23 @@
 //! 2. For each of its rows b, the *evaluator* adds X^(-c stride) times the ciphertexts for all columns c
 //!    whose bit is 1. The first coefficients of the sum hold the inner products of all the holder's rows
 //!    with b.
-//! 3. The evaluator adds a fresh encryption of zero under the holder's public key. This renews c1, which
-//!    is linear in b and would reveal b, whatever happens to c0. To the wanted coefficients of c0, it adds
-//!    D times a mask uniform mod t, which is its share, and uniform noise below 2^83. Then it divides by
-//!    the second prime, which halves the length of the answer. It sends the first coefficients of c0 and
-//!    all of c1.
+//! 3. The evaluator adds a fresh encryption of zero under the holder's public key. This renews c1,
+//!    which is linear in b and would reveal b, whatever is added to c0. To the wanted coefficients of
+//!    c0, it adds D times a mask uniform mod t, which is its share, and uniform noise below 2^83. Then
+//!    it divides by the second prime, which halves the length of the answer. It sends the first
+//!    coefficients of c0 and all of c1.
 //! 4. The holder decrypts the products plus the mask, mod t.
 //!
-//! *Why the evaluator's bits are hidden.* By Ring-LWE, c1 plus the fresh encryption's c1 is uniform to the
-//! holder; the small u of the fresh encryption is the secret. Then c0 reveals only the sum mod t and its
-//! noise. The noise consists of e of the added ciphertexts, at most 21 L; of the fresh encryption, at most
-//! 21 (2 N + 1); and of the wrap mod t, at most 2^15. Together it is below 2^20 for L up to 16,384. Added
-//! to a uniform number below 2^83, it changes the distribution by at most 2^-63. Over the n x m
-//! coefficients of a block, that is n m 2^-63: 2^-45 for 500 x 500 rows, and below 2^-40 for up to 2^23
-//! pairs of rows. The division afterwards only removes information. *Why it decrypts.* 2^83 + 2^20 is
-//! below q / 2 t = 2^84 (less 2^-30 of it). After the division, the rounding error, at most (N + 1) / 2,
-//! is far below q_0 / 2 t - 2^33 > 2^32.
+//! *Why the evaluator's bits are hidden.* By Ring-LWE, c1 plus the fresh encryption's c1 is uniform to
+//! the holder; the small u of the fresh encryption is the secret. Then c0 reveals only the sum mod t
+//! and its noise. The noise consists of e of the added ciphertexts, at most 21 L; of the fresh
+//! encryption, at most 21 (2 N + 1); and of the wrap mod t, at most 2^15. Together it is below 2^20 for
+//! L up to 16,384. Added to a uniform number below 2^83, it changes the distribution by at most 2^-63.
+//! Over the n x m coefficients of a block, that is n m 2^-63: 2^-45 for 500 x 500 rows, and below 2^-40
+//! for up to 2^23 pairs of rows. The division afterwards only removes information. *Why the holder gets
+//! the right products.* The added noise is below 2^83 + 2^20. This is below q / 2 t, which is smaller
+//! than 2^84 by at most 2^-30 of it. After the division, the rounding error, at most (N + 1) / 2, is
+//! far below q_0 / 2 t - 2^33 > 2^32.
 //!
 //! The lookups depend on the evaluator's bits, so its memory accesses show their pattern. No message and
 //! no branch depends on them.

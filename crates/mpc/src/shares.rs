@@ -1,5 +1,5 @@
-//! XCLP on replicated shares among three computing parties (spec, section 15e). No peer sees a distance,
-//! the graph or another owner's label, not even the computing parties.
+//! XCLP on replicated shares among three computing members, here called *parties* 0, 1 and 2 (spec,
+//! section 15e). No peer sees a distance, the graph or another owner's label, not even a party.
 //!
 //! A value x is the sum of three *shares*, x = x_0 + x_1 + x_2 (Araki, Furukawa, Lindell, Nof & Ohara,
 //! *High-Throughput Semi-Honest Secure Three-Party Computation with an Honest Majority*, CCS 2016). Party
@@ -20,12 +20,12 @@
 //! 6. [`chebyshev`]: propagation, with one exact truncation per step;
 //! 7. [`output`]: labels, and scores in steps of 2^-6 of the sum of their row.
 //!
-//! **The program is written once, as straight lines.** Every stage is an `async fn` over a [`Context`]. It
-//! can only wait for the end of a round ([`round`]): it uses no runtime, no clock and no socket. The
-//! compiler turns it into a state machine, which `tasks::xclp::shares::Party` of the package `flyswarm`
-//! drives. The messages of a round are sent as one sequence of frames to each of the other two parties.
-//! The program continues when the messages of both have arrived. Parts that run in parallel
-//! ([`round::together`]) share rounds.
+//! **The program is written once, as straight-line code.** Every stage is an `async fn` over a
+//! [`Context`]. It can only wait for the end of a round ([`round`]): it uses no runtime, no clock and
+//! no socket. The compiler turns it into a state machine, which `tasks::xclp::shares::Party` of the
+//! package `flyswarm` drives. The messages of a round are sent as one sequence of frames to each of the
+//! other two parties. The program continues when the messages of both have arrived. Parts that run in
+//! parallel ([`round::together`]) share rounds.
 
 pub mod accounts;
 pub mod balance;

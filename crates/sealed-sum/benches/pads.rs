@@ -1,10 +1,10 @@
-//! Measures the cost of pads from every committee member. It prints a line for each number of dealers. First
-//! comes the length of the pads that each peer takes off a vector. Then come the time for that on one thread,
-//! the memory in addition to the vector, and the size of the deals that every member gets with the record.
-//! The last columns are three times. In the first a peer makes one deal. In the second it checks the shares
-//! of all deals and opens its own. In the third it checks a quorum of releases and opens all pads.
+//! Measures the cost of pads from every committee member. It prints one line for each number of
+//! dealers. The first columns are the size of the pads that each peer removes from a vector, and the
+//! time for that on one thread. Then come the extra memory, and the size of the deals that every member
+//! gets with the record. The last three columns are times: to make one deal; to check the shares of all
+//! deals and open one's own; to check a quorum of releases and open all pads.
 //!
-//! Three dealers were the rule before every committee member dealt a pad.
+//! In earlier versions only three members dealt a pad; now every committee member does.
 //!
 //! `cargo bench --package flyswarm-sealed-sum --features harness --bench pads [-- MIB]`
 

@@ -93,7 +93,7 @@ mod tests {
         let place = slice.as_ptr();
         drop(slice);
         let mut third = buffers.take(SMALLEST);
-        assert_eq!(third.bytes_mut()[10..].as_ptr(), place, "the memory of the first is used again");
+        assert_eq!(third.bytes_mut()[10..].as_ptr(), place, "the memory of the first buffer is reused");
         // A longer frame does not fit into the spare buffer, and a small frame does not use it.
         drop(third);
         assert_eq!(buffers.take(SMALLEST + 1).bytes_mut().len(), SMALLEST + 1);

@@ -1,8 +1,8 @@
 //! Virtual time for whole nodes: encoded frames, connections that come and go, hosts that crash and return.
 //!
 //! The engine decides nothing by itself. The [`World`] around the nodes sets the durations, changes
-//! frames, times the faults and keeps the records. Nothing here reads a clock or draws a random number,
-//! so a run is a function of its world.
+//! frames, chooses when faults happen, and keeps the records. Nothing here reads a clock or draws a
+//! random number, so a run is a function of its world.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc;
@@ -131,8 +131,8 @@ struct Host {
 /// Connection between two peers, the lower one first.
 struct Link {
     epoch: u64,
-    /// Last delivery on each stream, [to the higher, to the lower][control, bulk], which keeps streams
-    /// in order.
+    /// Time of the last delivery on each stream, which keeps each stream in order. Indexed by [to the
+    /// higher peer, to the lower peer][control, bulk].
     last: [[Time; 2]; 2],
     held: [[bool; 2]; 2],
 }
@@ -323,7 +323,7 @@ impl<W: World> Engine<W> {
         self.links.insert(pair, link);
     }
 
-    /// Removes the connection. If `flushed` is set, that peer has closed it in good order.
+    /// Removes the connection. If `flushed` is set, this peer has closed the connection in good order.
     fn disconnect(&mut self, a: Peer, b: Peer, notice: Notice, flushed: Option<Peer>) {
         if let Some(link) = self.links.remove(&pair(a, b)) {
             for (peer, other) in [(a, b), (b, a)] {
@@ -333,7 +333,7 @@ impl<W: World> Engine<W> {
                     let last = link.last[side(other, peer)];
                     at = at.max(Time(last[0].max(last[1]).0 + 1));
                 }
-                // The notice of an earlier loss may still be to come.
+                // The notice of an earlier loss may not have arrived yet.
                 let lost = self.lost.entry((peer, other)).or_default();
                 *lost = at.max(*lost);
                 self.push(at, Happening::Lost { peer, other });
@@ -447,7 +447,7 @@ impl<W: World> Engine<W> {
                         return;
                     }
                     if stopped {
-                        // A process waits in the same way until its last frames are read.
+                        // A real process also waits until its last frames are read.
                         self.stop(peer, Some(peer));
                         return;
                     }
@@ -497,7 +497,7 @@ impl<W: World> Engine<W> {
 
     /// Sends a frame over the current connection, unless its stream is held.
     pub fn carry(&mut self, from: Peer, to: Peer, frame: &Frame, hold: bool) {
-        // The connection may be gone without the sender knowing it yet.
+        // The connection may be gone although the sender does not know this yet.
         let host = &self.hosts[from.index()];
         let (told, leaves) = (host.seen.get(&to), host.free.max(self.now));
         let Some(link) = self.links.get_mut(&pair(from, to)).filter(|link| told == Some(&link.epoch)) else {
@@ -577,8 +577,8 @@ impl<W: World> Engine<W> {
             }
             Happening::Up { peer, other, epoch } => {
                 let stands = self.links.get(&pair(peer, other)).is_some_and(|link| link.epoch == epoch);
-                // Frames that the other peer sent before it closed still need a connection that this
-                // peer knows.
+                // Frames that the other peer sent before it closed the connection are still delivered.
+                // For this, this peer must know the connection.
                 if stands || self.drained.get(&(other, peer)) == Some(&epoch) {
                     self.hosts[peer.index()].seen.insert(other, epoch);
                     self.input(peer, Input::PeerUp(other));

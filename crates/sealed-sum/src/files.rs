@@ -135,7 +135,7 @@ fn temporary(folder: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder).map_err(plain)
 }
 
-/// Returns the system's own message: `tempfile` adds the random name of its file.
+/// Returns the system's own message, without the random file name that `tempfile` adds.
 pub fn plain(error: io::Error) -> io::Error {
     let text = error.to_string();
     match text.split_once(" at path \"") {

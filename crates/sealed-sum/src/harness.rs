@@ -1,4 +1,5 @@
-//! Test laboratory: whole nodes in virtual time, with faults, liars and switches for deviating behaviour.
+//! Simulated networks for tests: whole nodes in virtual time, with faults, liars and switches for
+//! deviating behaviour.
 
 pub mod network;
 pub mod numbers;

@@ -3,8 +3,8 @@
 //! internal package: programs use `flyswarm`, and nothing here is a stable interface.
 //!
 //! Imports go one way: `crypto < session < protocol < task < node < engine`. `files` and `buffers` are
-//! below all others. The feature `harness` is for tests only: the laboratory around whole nodes, and the
-//! switches that make nodes deviate.
+//! below all others. The feature `harness` is for tests only: it adds simulated networks of whole
+//! nodes, and switches that make nodes deviate.
 
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

@@ -3,8 +3,8 @@
 //!
 //! The node is itself a [`Machine`]. `net` drives it over libp2p; the tests and the simulator drive it
 //! over an event queue. It sees the task only through the [`Task`] trait: the aggregates to sum, this
-//! peer's vectors, and whether the session may continue after a result. The specification has the node's
-//! rules in prose: section "The node".
+//! peer's vectors, and whether the session may continue after a result. Section "The node" of the
+//! specification describes the node's rules in prose.
 
 mod archive;
 mod elections;
@@ -57,8 +57,8 @@ pub enum Timer {
 
 type Out = Step<Node>;
 
-/// A participant of a session, as a machine. Its state is that of the machines below. It only passes
-/// inputs to them, and passes their outputs to each other.
+/// A participant of a session, as a machine. Its state is the state of the machines below. It only
+/// passes inputs to these machines, and passes the outputs of one machine to the others.
 pub struct Node {
     ctx: Arc<Context>,
     rng: Rng,
@@ -73,7 +73,8 @@ pub struct Node {
     transfer: Transfer,
     armed: Option<Time>,
     lifecycle: Lifecycle,
-    /// Reason why the task refuses to continue after the last committed slot. Every peer finds the same one.
+    /// Reason why the task refuses to continue after the last committed slot. Every peer finds the same
+    /// reason.
     refusal: Option<Ending>,
 }
 
@@ -129,7 +130,7 @@ impl Machine for Node {
                     self.out.blame(from, fault);
                 }
             }
-            // Ignore superseded wake-ups, or there would be ever more of them.
+            // Ignore superseded wake-ups; otherwise there would be more and more of them.
             Input::Timer(Timer::Wake) => drop(self.armed.take_if(|armed| *armed <= now)),
             Input::Timer(Timer::View(timer)) => self.drive(Input::Timer(timer)),
             Input::Timer(Timer::Transfer(timer)) => self.carry(Input::Timer(timer)),
@@ -205,7 +206,7 @@ impl Node {
         })
     }
 
-    /// Leaves on purpose, and sends the failure of the view to the neighbours in it.
+    /// Leaves on purpose, and reports the end of its view to its neighbours there.
     pub fn leave(&mut self) -> Step<Self> {
         self.stop();
         std::mem::take(&mut self.out)
@@ -289,8 +290,9 @@ impl Node {
         self.presence.unfinished()
     }
 
-    /// Returns when this node stops to serve others, after lingering until `until`. A connected peer that
-    /// does not have everything yet, for example after an absence, gets the same time again.
+    /// Returns when this node stops serving others, if it lingers until `until`. If a connected peer
+    /// does not have everything yet, for example after an absence, the node stays for another lingering
+    /// time.
     fn leaves_at(&self, until: Time) -> Time {
         let longer = self.refusal.is_none() && self.presence.serves();
         until.plus_ms(if longer { self.ctx.session.timing.linger_ms } else { 0 })

@@ -106,8 +106,8 @@ pub struct Timing {
     /// Wait for the whole roster before starting with the peers that are present. 0 to 3,600,000,
     /// default 10,000.
     pub start_wait_ms: u64,
-    /// Backoff of proposals: the peer of rank r proposes a view after r times this without progress. 1
-    /// to 3,600,000, default 2,000.
+    /// Backoff of proposals: the peer of rank r proposes a view after r times this time without
+    /// progress. 1 to 3,600,000, default 2,000.
     pub proposal_backoff_ms: u64,
     /// Time without progress after which a view has failed. 3,000 to 3,600,000, default 10,000.
     pub view_timeout_ms: u64,

@@ -52,8 +52,8 @@ pub trait Task: Debug + Send + Sync {
         Err("this task has no exchange".into())
     }
 
-    /// Checks that a new sum of `slot` may be started over `members`. The error is the reason against
-    /// it. By default, any members are allowed.
+    /// Checks that these `members` may start a new sum of `slot`. The error is the reason why they may
+    /// not. By default, any members may.
     fn allows(&self, _slot: u32, _history: &History, _members: &[Peer]) -> Result<(), String> {
         Ok(())
     }
@@ -71,9 +71,10 @@ pub trait Task: Debug + Send + Sync {
         true
     }
 
-    /// Returns whether the vector of `slot` is needed after the committed slots, if the opened vectors
-    /// decide that in addition to [`Task::needed_by_plan`]. The vector counts as needed until the opened
-    /// vectors decide it, for example while one must be fetched again.
+    /// Returns whether the vector of `slot` is still needed after the committed slots, for tasks in
+    /// which the opened vectors decide this in addition to [`Task::needed_by_plan`]. The vector counts
+    /// as needed as long as the opened vectors cannot decide it, for example while one of them must be
+    /// fetched again.
     fn still_needed(&self, slot: u32, history: &History) -> bool {
         self.needed_by_plan(slot, history.committed())
     }

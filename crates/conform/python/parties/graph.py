@@ -47,8 +47,7 @@ def compared(parties: Parties, owners: list[Input], commitments: list[bytes]) ->
 def integers(part: Part, plan: Plan, owners: list[Input], of_distances: bool) -> Program:
     """Stage 1, after the first round. Returns the bits of codes, and the labels, as integers.
 
-    Of several labels of a row the last class counts.
-    """
+    If a row has several labels, the last class counts. """
 
     def converted(ring, words):
         def third(part, start, end):
@@ -89,7 +88,7 @@ def distances(parties: Parties, plan: Plan, codes: Shares) -> Program:
         out[:plan.rows] = share.reshape(plan.rows, plan.bits)
         return out
 
-    # The sums of products are below 2^64, and count mod 2^16.
+    # The sums of products are below 2^64, and are taken mod 2^16.
     codes = each(padded, codes)
     wide = each(lambda share: share.astype(numpy.float64), codes)
     both = lambda x, y: (x @ y.T % 2**16).astype(numpy.uint16)
@@ -142,7 +141,7 @@ def keys(parties: Parties, plan: Plan, distances: Shares) -> Program:
 
 
 def counted(part: Part, number: list[Shares], rows: list[Shares]) -> Program:
-    """Adds the number of ones of rows, lane by lane, to a number of planes."""
+    """Adds, lane by lane, the number of ones in the rows to a number that is given in planes."""
     columns = [[number[0], *rows], *([plane] for plane in number[1:])]
     while any(len(column) > 2 for column in columns):
         cuts = []

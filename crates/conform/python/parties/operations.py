@@ -33,7 +33,7 @@ def times(number: int, x: Shares) -> Shares:
 
 
 def public(part: Part, values: numpy.ndarray) -> Shares:
-    """Returns shares of public values: share 0 of the part."""
+    """Returns shares of public values: share 0 of the part holds them."""
     nothing = numpy.zeros_like(values)
     return part.unturned([values, nothing, nothing])
 
@@ -143,7 +143,7 @@ def two_numbers(part: Part, ring: Ring, x: Shares, bits: int) -> Program:
 
 
 def bit_by_bit(part: Part, x: list[Shares], y: list[Shares]) -> Program:
-    """Returns the carries of an addition, each from the one before."""
+    """Returns the carries of an addition, each computed from the carry before it."""
     carries = [(yield from product(part, BITS, x[0], y[0]))]
     for a, b in zip(x[1:-1], y[1:-1]):
         last = carries[-1]
@@ -226,7 +226,8 @@ def leading(part: Part, planes: list[Shares]) -> Program:
 
 
 def b2a_parts(part: Part, ring: Ring, planes: list[Shares], length: int, *weights: list[int]) -> Program:
-    """Returns each role's part of the weighted sums of planes, before the reshare, and the statement about it."""
+    """Returns each role's part of the weighted sums of planes, before the reshare, and the statement
+    about the sums."""
     turned = [part.turned(plane) for plane in planes]
     known = numpy.concatenate([bits_of(plane[0] ^ plane[1], length) for plane in turned]).astype(ring.dtype)
     shares = part.turned(dealt(part, ring, 0, known))
@@ -280,7 +281,7 @@ def truncate(part: Part, x: Shares, bits: int) -> Program:
 
 
 def one_hot(part: Part, bits: list[Shares]) -> Program:
-    """Returns for each value of the bits whether they have it."""
+    """Returns, for each possible value of the bits, whether the bits have this value."""
     if not bits:
         return []
     found = [complement(part, bits[0]), bits[0]]

@@ -14,9 +14,9 @@ from primitives.crypto import Stream, le
 from .parts import Part, Parties, Program
 from .rings import FIELD, LARGE_RING, SMALL_RING, Elements, corners, cube, numbers, value_at, weights_at
 
-VARIABLES = 3  # of each step after the first
+VARIABLES = 3  # variables of each step after the first
 FOLD = 8  # groups of these steps
-FULL = 2**18  # words of one prover from which on a batch is closed
+FULL = 2**18  # a batch is closed when one prover has this many words
 RINGS = FIELD, SMALL_RING, LARGE_RING  # in the order in which batches are closed
 PROVER, LOWER, UPPER = range(3)  # places in a proof: P, L and U
 Words = numpy.ndarray
@@ -182,7 +182,7 @@ class Place:
         self.share = share
 
     def groups(self, step: int, side: str) -> Elements:
-        """Returns the groups of a vector, with the random ones in the last step."""
+        """Returns the groups of a vector, in the last step with the random groups."""
         ring, last, vector = self.ring, step + 1 == self.steps, self.vectors[side]
         columns = 1 if last else max(1, -(-len(vector) // FOLD))
         out = ring.zeros(FOLD * columns)
@@ -191,7 +191,7 @@ class Place:
         return numpy.concatenate([out, numpy.broadcast_to(self.random[side], out.shape)]) if last else out
 
     def fold(self, step: int, names: list[int]) -> None:
-        """Goes on to the claim, and to the vectors, at a random point."""
+        """Continues with the claim and the vectors at a random point."""
         ring, count = self.ring, 3**variables(self.ring, step, self.steps)
         point = ring.exceptional(numpy.array(names, "<u8") & numpy.uint64(ring.mask))
         self.claim = value_at(ring, self.share[:count], point)
@@ -200,7 +200,8 @@ class Place:
             for side in self.sides:
                 self.vectors[side] = ring.folded_elements(self.groups(step, side), weights)
             return
-        # No product has these powers. Without them the values of one kind could make up for errors in another.
+        # No product has these powers. Without them, values of one kind could hide errors of another
+        # kind.
         of_linear, of_sums = (ring.times(x, ring.times(x, x)) for x in point[:2])
         self.claim = ring.plus(self.claim, ring.times(of_linear, self.later))
         if len(self.share) > count:
@@ -248,7 +249,7 @@ class Verifier(Place):
         return numpy.stack([self.vectors["a"][0], self.claim, *self.differences])
 
     def accepts(self, shown: Elements) -> bool:
-        """Returns whether U accepts what L shows."""
+        """Returns whether U accepts L's last message."""
         ring = self.ring
         cancel = not ring.plus(shown[2:], numpy.stack(self.differences)).any()
         right = ring.times(shown[0], self.vectors["b"][0]) == ring.plus(shown[1], self.claim)

@@ -18,12 +18,13 @@ def total(vectors: list[Shares]) -> Shares:
 
 
 def lanes_of(words: numpy.ndarray) -> numpy.ndarray:
-    """Fills a vector with zeros to whole words of lanes."""
+    """Pads a vector with zeros to whole words of lanes."""
     return numpy.concatenate([words, numpy.zeros(-len(words) % 64, numpy.uint64)])
 
 
 def quantiles(part: Part, bits: int, owners: list[Shares]) -> Program:
-    """Returns the values, the rows of each owner below and above them, and bits that are 1 if counts are counts.
+    """Returns the values, the rows of each owner below and above them, and bits that are 1 if the
+    counts are valid.
 
     `owners` are the owners' histograms, 2^bits words for each measure."""
     count = len(owners[0][0]) // 2**bits * len(QUANTILES)

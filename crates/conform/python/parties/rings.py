@@ -183,7 +183,8 @@ def corners(values: Elements, variables: int) -> Elements:
 
 
 def value_at(ring, values: Elements, point: Elements) -> Elements:
-    """Returns the value at a point of a polynomial of degree 2 in each variable, from those of the cube."""
+    """Returns the value at a point of a polynomial of degree 2 in each variable, from its values at the
+    points of the cube."""
     for x in point:
         zero, one, infinity = numpy.split(values, 3)
         linear = ring.minus(ring.minus(one, zero), infinity)
@@ -192,7 +193,7 @@ def value_at(ring, values: Elements, point: Elements) -> Elements:
 
 
 def weights_at(ring, point: Elements) -> Elements:
-    """Returns the weights with which the groups give the vector at a point."""
+    """Returns the weights of the groups: the sum with these weights is the vector at a point."""
     one = ring.exceptional(1)
     out = one[None]
     for x in point:

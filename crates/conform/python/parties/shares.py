@@ -18,7 +18,7 @@ class Input:
     rows: int
     words: Shares
     labels: Shares
-    sent: list[bytes]  # the three shares, as parcels have them
+    sent: list[bytes]  # the three shares, in the form of the parcels
 
     @property
     def hashes(self) -> list[bytes]:
@@ -28,13 +28,13 @@ class Input:
         return [self.sent[i] + self.sent[(i + 1) % 3] for i in range(3)]
 
     def view(self, commitment: bytes) -> bytes:
-        """Returns the view of each party, if the owner announces its hashes."""
+        """Returns what each party sees of the owner's announcement of its hashes."""
         return tagged("announced", commitment, *self.hashes)
 
 
 def shared_out(ring: Ring, words: numpy.ndarray, labels: list[int | None], classes: int, place: int,
                seeds: list[bytes]) -> Input:
-    """Shares an owner's words and labels out. The seeds are two of streams, and a salt."""
+    """Shares an owner's words and labels out. The seeds are two seeds of streams, and a salt."""
     size = 8 * -(-classes // 64)
     hot = b"".join(le(0 if label is None else 1 << label, size) for label in labels)
     words, hot = words.astype(ring.dtype), numpy.frombuffer(hot, "<u8")

@@ -1,4 +1,4 @@
-"""Shuffles of rows, and the way back (spec, section 15e)."""
+"""Shuffles of rows, and their inverse (spec, section 15e)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def packed(words: numpy.ndarray, bits: int) -> bytes:
 
 
 def hop(part: Part, ring: Ring, x: Shares, key: int, places: Places, move, bits: int) -> Program:
-    """Moves the words of each row as the two holders of a key know, and shares them anew. Shares have part numbers."""
+    """Permutes the words of each row as the two holders of a key know, and reshares them. Shares have
+    part numbers."""
     mask = numpy.array((1 << bits) - 1, ring.dtype)
     one, two = (part.draw(key, part.step(), x[0]) & mask for _ in range(2))
     before, after = (key - 1) % 3, (key + 1) % 3

@@ -20,7 +20,8 @@ def extension(ring: Ring):
 
 
 def products(part: Part, ring: Ring, result: Shares, masks: Shares, pairs: list[tuple[Shares, Shares]]) -> None:
-    """Reshare of sums of products. Shares and masks have their own numbers, as keys have."""
+    """Reshare of sums of products. Shares, masks and keys have their own numbers, not those of the
+    part."""
     for i in range(3):
         after = (i + 1) % 3
         lower = ring.less(result[i], masks[i])
@@ -97,7 +98,8 @@ def converted(part: Part, ring: Ring, planes: list[Shares], length: int, dealt: 
 
 def hop(part: Part, ring: Ring, key: int, x: Shares, y: Shares, masks: Shares,
         back: Callable[[numpy.ndarray], numpy.ndarray]) -> None:
-    """One hop of a shuffle. `back` takes coins to the places before it. Shares have the numbers of the part."""
+    """One hop of a shuffle. `back` moves coins to the places before the hop. Shares have the numbers of
+    the part."""
     kind = LARGE_RING if ring is WORDS else FIELD
     before, after = (key - 1) % 3, (key + 1) % 3
     wide = lambda words: words.astype("<u8")
@@ -131,7 +133,8 @@ def inner(kind, a: Elements, b: Elements) -> Elements:
 
 
 def matrices(part: Part, kind, length: int, pieces: Callable, claims: tuple[list, list]) -> None:
-    """Inner products of two vectors of each share. `pieces` returns the coins, then `claims` are taken with them."""
+    """Inner products of two vectors of each share. `pieces` returns the coins, and `claims` are then
+    taken with these coins."""
     for i in range(3):
 
         def make(stream: Stream, i=i) -> Linear:

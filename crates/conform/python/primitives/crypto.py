@@ -47,7 +47,7 @@ def point(data: bytes) -> tuple[int, int]:
     if (x * x - xx) % FIELD:
         x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
     if y >= FIELD or (x * x - xx) % FIELD or (x == 0 and sign):
-        raise ValueError("no point, or not its canonical encoding")
+        raise ValueError("not the canonical encoding of a point")
     return (FIELD - x if x % 2 != sign else x), y
 
 
@@ -129,7 +129,7 @@ def read_identity(path: str) -> Identity:
     with open(path) as file:
         words = file.read().split()
     if len(words) != 3 or words[:2] != ["flyswarm-identity", "1"] or len(words[2]) != 64:
-        raise ValueError(f"{path} is not a file of an identity")
+        raise ValueError(f"{path} is not a key file")
     return Identity(bytes.fromhex(words[2]))
 
 
@@ -201,7 +201,7 @@ class Stream:
         limits = 2**32 // bounds * bounds
         words = numpy.frombuffer(self.take(4 * len(bounds)), "<u4").astype(numpy.uint64)
         while len(refused := numpy.flatnonzero(words >= limits)):
-            # The words after a refused one move up.
+            # The words after a refused word move up.
             more = numpy.frombuffer(self.take(4), "<u4").astype(numpy.uint64)
             words = numpy.concatenate([numpy.delete(words, refused[0]), more])
         return words % bounds
@@ -244,7 +244,7 @@ def agreement_key(session_id: bytes, ballot: Ballot, secret: bytes, public: byte
 def add_words(bits: int, vector: bytes, other: bytes, sign: int = 1) -> bytes:
     """Adds or subtracts vectors of words of `bits` bits, each word modulo 2^bits."""
     if len(vector) != len(other):
-        raise ValueError("vectors of other lengths")
+        raise ValueError("vectors of different lengths")
     if bits <= 64:
         a, b = (numpy.frombuffer(x, f"<u{bits // 8}") for x in (vector, other))
         return (a + b if sign > 0 else a - b).tobytes()
@@ -267,7 +267,7 @@ def add_mask(bits: int, vector: bytes, sign: int, key: bytes, label: str, params
     return add_words(bits, vector, Stream(key, label, params, offset).take(len(vector)), sign)
 
 
-# --- section 12: what binds a deal or a release to one vector and to its author
+# --- section 12: context that binds a deal or a release to one vector and to its author
 
 
 def context_of(session_id: bytes, sum_id: SumId, author: int) -> bytes:

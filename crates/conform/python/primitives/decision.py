@@ -139,7 +139,8 @@ def check_committed(session: Session, committed: Committed, slot: int) -> None:
 
 
 def opened_vector(session: Session, committed: Committed, total: bytes) -> bytes:
-    """Returns the seed for the coin, and the sealed total without its pads otherwise (sections 10 and 12)."""
+    """Returns the seed if the slot is the coin; otherwise the sealed total without its pads (sections
+    10 and 12)."""
     value, deals = committed.record.value, committed.record.deals
     if value.sum.slot == 0:
         parts = [le16(d.author) + pad for d, pad in zip(deals, committed.pads)]
@@ -158,15 +159,15 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
     accepted = promise.accepted
     if accepted is not None:
         good = accepted.slot == promise.committed < len(session.plan) and accepted.ballot < ballot
-        expect(good, kind, "what is accepted is of another slot or ballot")
+        expect(good, kind, "the accepted value is of another slot or ballot")
     expect(promise.released == bool(signed.item.decision), kind, "released without a decision")
     expect(not promise.released or accepted is not None, kind, "released, but not accepted")
-    expect(max(bits(signed.item.reached), default=0) < len(session.roster), kind, "reaches who is not there")
+    expect(max(bits(signed.item.reached), default=0) < len(session.roster), kind, "reaches a peer outside the roster")
     shown, peers = signed.item.marks, len(session.roster)
     marks = marks_of(shown)
     good = (len(marks) == len(shown) and marks == sorted(set(marks))
             and all(m[0] < ballot and m[2] < peers for m in marks))
-    expect(good, kind, "no marks of earlier views")
+    expect(good, kind, "a mark that is not of an earlier view")
     expect(verifies(session, signed), "bad-signature", "the signature of a promise")
     expect(all(verifies(session, mark) for mark in shown), "bad-signature", "the signature of a mark")
     if promise.released:
@@ -175,7 +176,8 @@ def check_promise(session: Session, signed: Signed[Promised], ballot: Ballot) ->
 
 
 def obligation(promises: list[Signed[Promised]]) -> tuple[int, Accepted | None, list[int]]:
-    """Returns the highest number of committed slots, the value to finish or None, and the peers with it."""
+    """Returns the highest number of committed slots, the value to finish or None, and the peers that
+    have this value."""
     states = {p.author: p.item.promise for p in promises}
     most = max(state.committed for state in states.values())
     having = {a: state for a, state in states.items() if state.committed == most and state.accepted is not None}

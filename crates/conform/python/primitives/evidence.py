@@ -1,4 +1,4 @@
-"""Peers that statements of computing parties name (spec, section 15e.2)."""
+"""Peers that statements of computing members name (spec, section 15e.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fails(item: Statement) -> bool:
 
 
 def contradict(one: Signed, other: Signed) -> bool:
-    """Returns whether no honest author signs both."""
+    """Returns whether an honest author would never sign both."""
     if one.author != other.author:
         return False
     if one.item.begins and not fails(one.item):

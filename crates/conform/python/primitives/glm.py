@@ -14,12 +14,12 @@ from .table import Table, need
 FIELDS = "family outcome event terms reference offset weights grid grids robust level rounds threshold rest compute"
 FAMILIES = ("linear", "logistic", "poisson")
 SCALARS = 5
-# Most new checks after lost members; each takes two slots.
+# Largest number of new checks after lost members; each check takes two slots.
 MOST_AGAIN = 3
 
 
 def exp(x: float) -> float:
-    """exp of the crate `libm`, which has the formula of FreeBSD."""
+    """exp of the crate `libm`, which uses FreeBSD's formula."""
     if x > 709.782712893383973096:
         return math.inf
     if x < -745.13321910194110842:
@@ -42,7 +42,7 @@ def exp(x: float) -> float:
 
 
 def log(x: float) -> float:
-    """log of the crate `libm`, of a normal number above 0."""
+    """log of the crate `libm`, for a normal number above 0."""
     bits = struct.unpack("<Q", struct.pack("<d", x))[0]
     high = bits >> 32
     if x == 1.0:
@@ -299,7 +299,8 @@ class Glm:
         return part / (1.0 + part) if e < 0 else 1.0 / (1.0 + part)
 
     def add(self, coefficients: list[float] | None, shift: int | None, row: Row) -> tuple[int, int, list[int]]:
-        """Returns W, V and the scalars of a row: of the first round, of a round at coefficients, or of a sandwich."""
+        """Returns W, V and the scalars of a row: in the first round, in a round at coefficients, or in
+        the round of robust errors."""
         y, w = row.outcome, row.weight
         if coefficients is None:
             start = {"linear": y, "logistic": log(3.0) * (2.0 * y - 1.0), "poisson": 0.0}[self.family]

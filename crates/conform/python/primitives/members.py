@@ -85,7 +85,7 @@ def needed(session: Session) -> int:
 
 
 def candidates_of(session: Session, units: dict[int, list[Unit]], reached: dict[int, set[int]]) -> set[int]:
-    """Returns the authors, and the peers that an author reaches over a pair that is not kept apart.
+    """Returns the authors, and the peers that an author reaches and is not kept apart from.
 
     The oldest marks are dropped until there are enough candidates.
     """
@@ -162,7 +162,8 @@ def members_of(session: Session, ballot: Any, reached: dict[int, set[int]], mark
 
 
 def gives_way(session: Session, marks: set[Mark], now: int, parents: dict[int, int | None]) -> bool:
-    """Returns whether this tree has a barred peer, or neighbours that a mark keeps apart."""
+    """Returns whether this tree ignores marks: it has a barred peer, or neighbours that a mark keeps
+    apart."""
     units = known_at(len(session.roster), marks, now)
     edges = {(min(p, q), max(p, q)) for p, q in parents.items() if q is not None}
     return bool(barred(session, units, set(parents))) or any((x, y) in edges for _, x, y in pairs_of(units))

@@ -13,8 +13,9 @@ PRIME = 2**61 - 1
 
 
 class Column(NamedTuple):
-    """A column: its levels (none of a number), its place in a row, and the place of its indicator. `both` are two
-    grouping columns whose levels together are those of this one; `nothing` says which of them miss a value."""
+    """A column: its levels (a number has none), its place in a row, and the place of its indicator.
+    `both` are two grouping columns whose pairs of levels are this column's levels; `nothing` says which
+    levels mean a missing value."""
 
     name: str
     levels: list[str] | None
@@ -62,7 +63,8 @@ class Histogram(NamedTuple):
 
 
 class Quantiles(NamedTuple):
-    """Quantiles of a measure: the smallest value, the bits of a value less that, and histograms with its rows."""
+    """Quantiles of a measure: the smallest value, the number of bits of a value minus the smallest one,
+    and the histograms that count its rows."""
 
     measure: int
     low: int

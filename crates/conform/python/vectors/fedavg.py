@@ -106,7 +106,8 @@ def check_fedavg():
 
 
 def check_ranged(file, seed):
-    """Checks the words of weights whose range is not the usual one: a third of each, times 16 / range."""
+    """Checks the words of weights with an unusual range: each word is a third of the weight, times 16 /
+    range."""
     session = session_of(file["toml"])
     weights = first_weights(session, seed)
     span, share = session.fedavg["range"], (1 << 27) // 3

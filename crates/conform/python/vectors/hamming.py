@@ -180,7 +180,8 @@ def product(a, b, q):
 
 
 def drawn(stream, size, count, keep, made):
-    """Draws words of `size` bytes, skips words that `keep` rejects, and returns `count` made numbers."""
+    """Draws words of `size` bytes, skips words that `keep` rejects, and returns `count` numbers that
+    `made` makes of the words."""
     out = []
     while len(out) < count:
         word = int.from_bytes(stream.take(size), "little")

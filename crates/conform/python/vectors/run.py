@@ -40,6 +40,6 @@ def main():
         try:
             part()
         except Refused as error:
-            check(f"{part.__name__}: refused what is good: {error.args}", False)
+            check(f"{part.__name__}: refused a valid input: {error.args}", False)
     print(f"{RESULTS[True]} passed, {RESULTS[False]} failed")
     return 1 if RESULTS[False] else 0

@@ -1,7 +1,6 @@
 """Checks the vectors `session`, `tree` and `members`.
 
-They have ids, plans, columns, trees, members of views, and draws of partners.
-"""
+These vectors have ids, plans, columns, trees, members of views, and draws of partners. """
 
 import csv
 import io
@@ -51,7 +50,7 @@ def value_of(table, column, text):
 
 
 def present_of(table, rows):
-    """Returns the texts that are not missing in each column with a common fill."""
+    """Returns, for each column with a common fill, the texts that are not missing."""
     texts = [[row[column["name"]].strip() for row in rows] for column in table.pooled()]
     known = [column["levels"] if column.get("others_missing", False) else texts for column, texts in zip(table.pooled(), texts)]
     return [[text for text in each if text and text not in table.missing and text in of] for of, each in zip(known, texts)]

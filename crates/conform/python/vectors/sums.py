@@ -140,7 +140,7 @@ def check_sum():
                         data = add_words(bits, data, Stream(pad, "pad", sum_bytes(record.value.sum)).take(len(data)), -1)
                     opened[number] = data
                 check(f"opened slot {number}", opened[number].hex() == file["opened"][number])
-    check("everybody greets everybody", not hello)
+    check("all peers greet each other", not hello)
     check("every slot is opened", sorted(opened) == list(range(len(plan))))
     for drawn in file["deals"]:
         record = slots[drawn["slot"]].record

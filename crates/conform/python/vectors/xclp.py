@@ -206,7 +206,7 @@ def check_xclp():
     attempt = ballot_bytes(Ballot(*found["ballot"])) + le(found["slot"], 4)
     keys = [derive(bytes.fromhex(pair), "computing parties", attempt) for pair in found["pairs"]]
     context = session.id + attempt
-    check("keys of the computing parties", [key.hex() for key in keys] == found["keys"] and context.hex() == found["context"])
+    check("keys of the parties", [key.hex() for key in keys] == found["keys"] and context.hex() == found["context"])
 
     def masks(width, turn, chunk, step):
         label = context + bytes([found["stage"], turn]) + le(chunk, 4) + le(step, 4)
@@ -237,7 +237,7 @@ def check_delivered(found, classes, reference):
     rows_of = [share[width * first : width * end] for share in shares]
     sent = [(rows_of[i] + tagged("output", rows_of[(i + 1) % 3])).hex() for i in range(3)]
     check("what an owner gets of its output", sent == found["sent"])
-    check("the same without a party", [(rows_of[0] + rows_of[1]).hex(), sent[2]] == found["without_1"])
+    check("the same output without party 1", [(rows_of[0] + rows_of[1]).hex(), sent[2]] == found["without_1"])
     check("labels and coarse scores of the shares", opened(shares, classes) == (reference["labels"], reference["coarse"]))
 
 

@@ -10,19 +10,20 @@ use crate::deviation::{self, From, Kind};
 pub(super) enum Drama {
     Nothing,
     NetworkKey,
-    /// A peer that is not in the roster connects to it.
+    /// A peer that is not in the roster connects to the program.
     Stranger,
     /// The program starts after the others have begun without it.
     Late,
     /// The program and the leader are killed at this stage of the counts, and restart with their state.
     Restart(&'static str),
-    /// The same, but the program's state is lost.
+    /// The program and the leader are killed in the same way, but the program's state is lost.
     Forgets,
     /// Our leader dies at this stage of the counts.
     LeaderDies(&'static str),
     /// One of our own nodes is suspended for some seconds.
     Committed,
-    /// One or all of our own nodes send it invalid messages, or correct messages in an unusual form.
+    /// One or all of our own nodes send the program invalid messages, or correct messages in an unusual
+    /// form.
     Deviates(&'static Kind),
 }
 
@@ -30,7 +31,7 @@ pub(super) enum Drama {
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// Description of the check.
+    /// Description of the case.
     pub(super) about: &'static str,
     /// Sections of the specification with the rules, and the numbers of its MUSTs.
     pub(super) sections: &'static str,
@@ -61,12 +62,16 @@ const SESSIONS: [Case; 15] = [
         Drama::Nothing,
     ),
     case(
-        ("root-of-five", "the leader of five: two of its four are below others", "sections 7 to 10, 13"),
+        (
+            "root-of-five",
+            "the leader of five: two of the four others are not its children",
+            "sections 7 to 10, 13",
+        ),
         (5, Place::Leader),
         Drama::Nothing,
     ),
     case(
-        ("inner", "an inner node of five: it adds up, and passes reports on", "sections 9, 13"),
+        ("inner", "an inner node of five: it adds vectors, and passes reports on", "sections 9, 13"),
         (5, Place::Inner),
         Drama::Nothing,
     ),
@@ -76,7 +81,7 @@ const SESSIONS: [Case; 15] = [
         ..case(
             (
                 "ten-chunks",
-                "vectors of ten chunks, of which eight may be without credit",
+                "vectors of ten chunks: only eight may be sent without credit",
                 "section 13, M13.1",
             ),
             (5, Place::Inner),
@@ -90,14 +95,14 @@ const SESSIONS: [Case; 15] = [
         Drama::Stranger,
     ),
     case(
-        ("late", "it comes when the others have begun without it", "sections 7, 14"),
+        ("late", "the program comes after the others have begun without it", "sections 7, 14"),
         (5, Place::Leaf),
         Drama::Late,
     ),
     case(
         (
             "restarted-in-sum",
-            "killed in the sum with the leader, both come back with their state",
+            "killed in the sum together with the leader; both return with their state",
             "sections 8, 10, 14",
         ),
         (5, Place::Inner),
@@ -106,26 +111,26 @@ const SESSIONS: [Case; 15] = [
     case(
         (
             "restarted-in-accept",
-            "killed with the leader when a value is accepted, both come back with their state",
+            "killed together with the leader when a value is accepted; both return with their state",
             "sections 8, 10, 14, M10.3",
         ),
         (3, Place::Leaf),
         Drama::Restart("accept"),
     ),
     case(
-        ("state-lost", "it comes back without its state, and the others finish", "section 8"),
+        ("state-lost", "the program returns without its state, and the others finish", "section 8"),
         (5, Place::Leaf),
         Drama::Forgets,
     ),
     case(
-        ("leader-dies-in-sum", "the leader dies in the sum: a new view", "sections 7, 9"),
+        ("leader-dies-in-sum", "the leader dies in the sum: a new view begins", "sections 7, 9"),
         (5, Place::Inner),
         Drama::LeaderDies("sum"),
     ),
     case(
         (
             "leader-dies-in-release",
-            "the leader dies with a value decided: it is finished by another",
+            "the leader dies after a value is decided: another peer finishes the value",
             "sections 8, 10, M8.4",
         ),
         (5, Place::Inner),
@@ -134,7 +139,7 @@ const SESSIONS: [Case; 15] = [
     case(
         (
             "committed",
-            "another peer says nothing for 8 s: the view fails, and another comes",
+            "another peer is silent for 8 s: the view fails, and a new view begins",
             "sections 6, 9",
         ),
         (5, Place::Inner),

@@ -196,11 +196,13 @@ fn stranger(ground: &Ground) -> Result<Option<String>, Failure> {
             // does not count until the program listens.
             Ok(Event::NotUp { known, .. }) if known || listens => break None,
             Ok(Event::NotUp { .. }) => listens = TcpStream::connect(("127.0.0.1", port)).is_ok(),
-            Ok(Event::PeerUp { .. }) => break Some("it lets a peer in that is not in the roster".to_owned()),
+            Ok(Event::PeerUp { .. }) => {
+                break Some("the program admits a peer that is not in the roster".to_owned());
+            }
             Ok(_) => {}
             Err(_) => {
                 break Some(format!(
-                    "a peer outside the roster came to it for {MET:?}, and no connection was closed"
+                    "a peer outside the roster connected for {MET:?}, and the program closed no connection"
                 ));
             }
         }
@@ -235,7 +237,7 @@ fn judge_deviation(kind: &Kind, ground: &Ground, who: usize) -> Option<String> {
         Expected::GoOn => None,
         Expected::Blame if closed => None,
         Expected::Blame => Some(format!(
-            "{who_is} sent it {}: it must close the connection for good, and has not",
+            "{who_is} sent {}: the program must close the connection for good, and has not",
             kind.about
         )),
     }

@@ -1,5 +1,5 @@
-//! Messages that break a rule. Each is the message of its kind in `tests/vectors/faults.json`, but in a
-//! live session.
+//! Messages that break a rule. Each corresponds to a message in `tests/vectors/faults.json`, but is
+//! sent in a live session.
 
 use bytes::Bytes;
 
@@ -42,7 +42,7 @@ pub(super) const BY_LEADER: [Kind; 23] = [
         let Message::Prepare(ballot) = case.message else { return None };
         Some(vec![wire::encode(&Message::Prepare(Ballot { counter: ballot.counter + (1 << 21), ..*ballot }))])
     }),
-    by_leader("begin-receiver-leads", "a view that its receiver is to lead", "section 9", |case| {
+    by_leader("begin-receiver-leads", "a view that its receiver should lead", "section 9", |case| {
         begin(case, |begin| begin.ballot.proposer = case.to)
     }),
     by_leader("begin-unsigned", "a view that its leader has not signed", "section 9", |case| {
@@ -58,20 +58,25 @@ pub(super) const BY_LEADER: [Kind; 23] = [
     }),
     by_leader(
         "begin-outside",
-        "a view with a promise that it reaches a peer outside the roster",
+        "a view with a promise whose author claims to reach a peer outside the roster",
         "section 8",
         |case| begin(case, |begin| own(case, begin, |promised| promised.reached.fill(255))),
     ),
-    by_leader("begin-alone", "a view whose leader promises that it reaches no peer", "section 8", |case| {
+    by_leader("begin-alone", "a view whose leader claims to reach no peer", "section 8", |case| {
         let alone = promise::bits_of(case.ctx.peers(), [case.ctx.me]);
         begin(case, |begin| own(case, begin, |promised| promised.reached = alone))
     }),
-    by_leader("begin-later-mark", "a view with a promise that shows a mark of it", "section 8", |case| {
-        let Message::Begin(begun) = case.message else { return None };
-        let (ballot, reason, suspect) = (begun.item.ballot, Reason::Lost, Some(case.to));
-        let mark = Signed::new(case.ctx, Failure { ballot, slot: 0, reason, suspect });
-        begin(case, |begin| own(case, begin, |promised| promised.marks.push(mark)))
-    }),
+    by_leader(
+        "begin-later-mark",
+        "a view with a promise that shows a mark of this view",
+        "section 8",
+        |case| {
+            let Message::Begin(begun) = case.message else { return None };
+            let (ballot, reason, suspect) = (begun.item.ballot, Reason::Lost, Some(case.to));
+            let mark = Signed::new(case.ctx, Failure { ballot, slot: 0, reason, suspect });
+            begin(case, |begin| own(case, begin, |promised| promised.marks.push(mark)))
+        },
+    ),
     by_leader(
         "begin-forged-mark",
         "a view with a promise that shows a forged mark",
@@ -116,7 +121,7 @@ pub(super) const BY_LEADER: [Kind; 23] = [
         let (ballot, _) = order_to_sum(case)?;
         after(case, &Message::View(view::Message::Up(ballot, Report::Keys(Vec::new()))))
     }),
-    by_leader("accept-too-long", "a record whose deal has a share too many", "section 9, M9.2", |case| {
+    by_leader("accept-too-long", "a record whose deal has one share too many", "section 9, M9.2", |case| {
         let Message::View(view::Message::Down(ballot, Order::Accept(record))) = case.message else {
             return None;
         };
@@ -140,7 +145,7 @@ pub(super) const BY_LEADER: [Kind; 23] = [
             Some(vec![wire::encode(&Message::View(view::Message::Down(*ballot, Order::Accept(record))))])
         },
     ),
-    by_leader("credit-for-nothing", "credit for what was not sent", "section 13", |case| {
+    by_leader("credit-for-nothing", "credit for a chunk that was not sent", "section 13", |case| {
         let (ballot, slot) = order_to_sum(case)?;
         let sum = SumId { ballot, slot };
         let credit = all_reduce::Message::Credit { sum, direction: Direction::Up, index: FAR };
@@ -159,7 +164,7 @@ pub(super) const BY_LEADER: [Kind; 23] = [
             total_ahead,
         )
     },
-    by_leader("total-not-next", "a chunk of the total that is not the next", "section 13", |case| {
+    by_leader("total-not-next", "a chunk of the total that is not the next one", "section 13", |case| {
         chunk(case, Direction::Down, |_, index, _| *index += 1)
     }),
     by_leader("total-cut", "a chunk of the total that is too short", "section 13", |case| {
@@ -183,12 +188,12 @@ pub(super) const BY_CHILD: [Kind; 33] = [
             matches!(case.message, Message::Hello { .. }).then(|| vec![case.frame(), case.frame()])
         })
     },
-    by_child("lacking", "a message that it lacks a slot, after it has claimed the slot", "section 14", ahead),
+    by_child("lacking", "a message that it lacks a slot that it has claimed", "section 14", ahead),
     Kind {
         when: When::Always,
         ..by_child(
             "record-forged",
-            "the record of a slot that only it has acknowledged, when asked for the slot",
+            "a requested record that only this node has acknowledged",
             "section 14, M14.1",
             |case| match case.message {
                 Message::Transfer(transfer::Message::Lacking(slot)) => {
@@ -204,7 +209,7 @@ pub(super) const BY_CHILD: [Kind; 33] = [
         keys(case)?;
         after(case, &Message::Status { committed: FAR, in_view: true })
     }),
-    by_child("refusal-of-another", "a refusal of another's ballot", "section 8", |case| {
+    by_child("refusal-of-another", "a refusal of another peer's ballot", "section 8", |case| {
         let Message::Promise(promise) = case.message else { return None };
         let ballot = Ballot { proposer: other(case), ..promise.item.ballot };
         Some(vec![wire::encode(&Message::Refuse(ballot, ballot))])
@@ -226,19 +231,16 @@ pub(super) const BY_CHILD: [Kind; 33] = [
         let (ballot, _) = keys(case)?;
         after(case, &Message::View(view::Message::Down(ballot, Order::Sum(0))))
     }),
-    by_child("keys-twice", "a report twice", "section 9, M9.2", |case| {
+    by_child("keys-twice", "the same report twice", "section 9, M9.2", |case| {
         keys(case)?;
         after(case, case.message)
     }),
-    by_child("key-twice", "an item twice in a report", "section 9, M9.2", |case| {
+    by_child("key-twice", "the same item twice in a report", "section 9, M9.2", |case| {
         change_keys(case, |keys| keys.push(keys[0].clone()))
     }),
-    by_child(
-        "key-of-another",
-        "an item of a peer that is not below its carrier",
-        "section 9, M9.2",
-        |case| change_keys(case, |keys| keys[0].author = other(case)),
-    ),
+    by_child("key-of-another", "an item of a peer that is not below the sender", "section 9, M9.2", |case| {
+        change_keys(case, |keys| keys[0].author = other(case))
+    }),
     by_child("key-left-out", "a report without the key of a peer below it", "section 9, M9.2", |case| {
         change_keys(case, |keys| {
             keys.pop();
@@ -261,15 +263,20 @@ pub(super) const BY_CHILD: [Kind; 33] = [
             }
         })
     }),
-    by_child("acknowledged-too-early", "an acknowledgement of nothing", "section 9, M9.2", |case| {
-        let (ballot, _) = keys(case)?;
-        after(case, &Message::View(view::Message::Up(ballot, Report::Acknowledge(0, Vec::new()))))
-    }),
+    by_child(
+        "acknowledged-too-early",
+        "an acknowledgement before any value is proposed",
+        "section 9, M9.2",
+        |case| {
+            let (ballot, _) = keys(case)?;
+            after(case, &Message::View(view::Message::Up(ballot, Report::Acknowledge(0, Vec::new()))))
+        },
+    ),
     by_child("released-too-early", "a release before the decision", "section 9, M9.2", |case| {
         let (ballot, slot) = hold(case)?;
         after(case, &Message::View(view::Message::Up(ballot, Report::Release(slot, Vec::new()))))
     }),
-    by_child("deal-too-long", "a deal with a share too many", "section 9, M9.2", |case| {
+    by_child("deal-too-long", "a deal with one share too many", "section 9, M9.2", |case| {
         let Message::View(view::Message::Up(ballot, Report::TotalReady { slot, total, deals })) =
             case.message
         else {
@@ -296,7 +303,7 @@ pub(super) const BY_CHILD: [Kind; 33] = [
         let later = Report::TotalReady { slot: slot + 1, total: [0; 32], deals: Vec::new() };
         Some(vec![wire::encode(&Message::View(view::Message::Up(ballot, later)))])
     }),
-    by_child("chunk-not-next", "a chunk that is not the next", "section 13", |case| {
+    by_child("chunk-not-next", "a chunk that is not the next one", "section 13", |case| {
         chunk(case, Direction::Up, |_, index, _| *index += 1)
     }),
     by_child("chunk-cut", "a chunk that is too short", "section 13", |case| {
@@ -320,7 +327,7 @@ pub(super) const BY_CHILD: [Kind; 33] = [
         keys(case)?;
         after(case, &Message::Transfer(transfer::Message::Fetch(FAR, Want::Committed)))
     }),
-    by_child("no-message", "a header that is no message", "section 2, M2.1", |case| {
+    by_child("no-message", "a header that is not a message", "section 2, M2.1", |case| {
         keys(case)?;
         Some(vec![Frame { header: Bytes::from_static(&[250]), ..case.frame() }])
     }),
@@ -335,12 +342,12 @@ pub(super) const BY_CHILD: [Kind; 33] = [
         let frame = case.frame();
         Some(vec![Frame { header: frame.header.slice(..frame.header.len() - 1), ..frame }])
     }),
-    by_child("bytes-left-over", "a header with a byte too many", "section 2, M2.1", |case| {
+    by_child("bytes-left-over", "a header with one byte too many", "section 2, M2.1", |case| {
         keys(case)?;
         let frame = case.frame();
         Some(vec![Frame { header: [&frame.header[..], &[0]].concat().into(), ..frame }])
     }),
-    by_child("payload-misplaced", "a payload where none belongs", "section 6, M6.3", |case| {
+    by_child("payload-misplaced", "a payload of a message that has none", "section 6, M6.3", |case| {
         keys(case)?;
         Some(vec![Frame { payload: Bytes::from_static(&[0]), ..case.frame() }])
     }),
@@ -350,7 +357,7 @@ pub(super) const BY_CHILD: [Kind; 33] = [
     }),
     by_child(
         "huge-header",
-        "a header that says it is longer than its frame allows",
+        "a header whose stated length does not fit its frame",
         "section 2, M2.1, M2.2",
         |case| {
             keys(case)?;
@@ -386,8 +393,8 @@ fn total_ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     }
 }
 
-/// Makes a hello that claims that the first slot, the coin, is committed. A peer that believes it asks
-/// for it at once.
+/// Makes a hello that claims that the first slot, the coin, is committed. A peer that believes the
+/// claim asks for this slot at once.
 fn ahead(case: &Case<'_>) -> Option<Vec<Frame>> {
     let Message::Hello { version, session, trace, .. } = case.message.clone() else { return None };
     Some(vec![wire::encode(&Message::Hello { version, session, committed: 1, trace })])
@@ -408,7 +415,7 @@ fn after(case: &Case<'_>, next: &Message) -> Option<Vec<Frame>> {
     Some(vec![case.frame(), wire::encode(next)])
 }
 
-/// Returns the same promise with the signature of another one.
+/// Returns the same promise with the signature of another promise.
 fn unsigned(case: &Case<'_>, promise: &Signed<Promised>) -> Signed<Promised> {
     let mut another = promise.item.clone();
     another.ballot.counter ^= 1;
@@ -493,7 +500,8 @@ fn lengthen(case: &Case<'_>, deal: &mut Signed<Deal>) {
     }
 }
 
-/// Gives the first member of the committee the share of the last one, and signs the node's own deal again.
+/// Gives the first member of the committee the share of the last member, and signs the node's own deal
+/// again.
 fn misdeal(case: &Case<'_>, deal: &mut Signed<Deal>) {
     let mut item = deal.item.clone();
     if let Some(last) = item.dealt.shares.last().copied() {

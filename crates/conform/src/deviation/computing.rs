@@ -1,5 +1,6 @@
-//! Deviations of a member that computes in the task `xclp`, towards another one (spec, sections 15b and 15e).
-//! `flyswarm-conform join` has them, and `crates/conform/python/cheats.py` plays them to released programs.
+//! Deviations of a member that computes in the task `xclp`, towards another computing member (spec,
+//! sections 15b and 15e). `flyswarm-conform join` has them, and `crates/conform/python/cheats.py` plays
+//! them to released programs.
 
 use bytes::Bytes;
 use flyswarm::protocol::message::{Content, Message};
@@ -21,7 +22,7 @@ const fn always(name: &'static str, about: &'static str, change: Change) -> Kind
 /// Deviations in the exchange of `xclp`. A number after the name, such as `low-400`, is the first round that
 /// is changed.
 pub(super) const KINDS: [Kind; 10] = [
-    once("input", "one bit of its input's share", |case| {
+    once("input", "a share of its input with one wrong bit", |case| {
         vector(
             case,
             |what| what == What::Input,
@@ -31,22 +32,22 @@ pub(super) const KINDS: [Kind; 10] = [
             },
         )
     }),
-    once("commitment", "another commitment than to the others", |case| {
+    once("commitment", "a commitment that differs from the one sent to the others", |case| {
         short(case, |body| {
             let Body::Commitment(hash) = body else { return false };
             hash[0] ^= 1;
             true
         })
     }),
-    once("copies", "other hashes of its shares than to the others", |case| {
+    once("copies", "hashes of its shares that differ from those sent to the others", |case| {
         short(case, |body| {
             let Body::Copies(hashes) = body else { return false };
             hashes.swap(0, 1);
             true
         })
     }),
-    once("low", "the lowest bit of a round", |case| in_round(case, |data| data[0] ^= 1)),
-    once("high", "the highest bit of a round", |case| {
+    once("low", "a round whose lowest bit is wrong", |case| in_round(case, |data| data[0] ^= 1)),
+    once("high", "a round whose highest bit is wrong", |case| {
         in_round(case, |data| {
             if let Some(last) = data.last_mut() {
                 *last ^= 0x80;
@@ -56,18 +57,18 @@ pub(super) const KINDS: [Kind; 10] = [
     once("short", "a round that is one byte short", |case| {
         in_round(case, |data| data.truncate(data.len() - 1))
     }),
-    always("silent", "no round from then on", |case| in_round(case, Vec::clear).map(|_| Vec::new())),
-    once("output", "one bit of a share of the output", |case| {
+    always("silent", "no message from this round on", |case| in_round(case, Vec::clear).map(|_| Vec::new())),
+    once("output", "a share of the output with one wrong bit", |case| {
         vector(case, |what| what == What::Output, |data| data[0] ^= 1)
     }),
-    once("holds", "another hash of its share of the output", |case| {
+    once("holds", "a wrong hash of its share of the output", |case| {
         short(case, |body| {
             let Body::Holds(hash) = body else { return false };
             hash[0] ^= 1;
             true
         })
     }),
-    once("begin", "that it computes with nobody", |case| {
+    once("begin", "a claim that it computes with no peer", |case| {
         short(case, |body| {
             let Body::Begin(without) = body else { return false };
             *without = case.ctx.session.peers().filter(|&peer| peer != case.ctx.me).collect();

@@ -1,4 +1,4 @@
-//! The same message, with every integer encoded as long as its type allows (spec, section 2).
+//! Encodes a message so that every integer has the longest encoding of its type (spec, section 2).
 
 use crate::fields::fields;
 use flyswarm::protocol::message::Message;

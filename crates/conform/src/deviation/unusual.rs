@@ -31,7 +31,7 @@ pub(super) const KINDS: [Kind; 13] = [
         when: When::Always,
         ..kind(
             "long-integers",
-            "all integers as long as their types allow",
+            "every integer in the longest encoding of its type",
             "section 2, M2.3",
             From::Leader,
             |case| Some(vec![Frame { header: integers::longest(case.message).into(), ..case.frame() }]),
@@ -41,7 +41,7 @@ pub(super) const KINDS: [Kind; 13] = [
         all: true,
         when: When::Always,
         piece: Some(1),
-        ..kind("single-bytes", "every byte in a write of its own", "section 6", From::Leader, |case| {
+        ..kind("single-bytes", "every byte written separately", "section 6", From::Leader, |case| {
             Some(vec![case.frame()])
         })
     },
@@ -50,7 +50,7 @@ pub(super) const KINDS: [Kind; 13] = [
         when: When::Always,
         ..kind(
             "items-reversed",
-            "the items of reports in another order",
+            "reports with their items in reverse order",
             "section 9, M9.1",
             From::Child,
             reversed,
@@ -68,13 +68,13 @@ pub(super) const KINDS: [Kind; 13] = [
             credits,
         )
     },
-    kind("unasked", "messages that nobody has asked for", "sections 8, 9, 14", From::Child, unasked),
-    kind("earlier-slot", "reports of a slot that is over", "section 9", From::Child, earlier_slot),
+    kind("unasked", "messages that no peer has asked for", "sections 8, 9, 14", From::Child, unasked),
+    kind("earlier-slot", "reports of an earlier slot", "section 9", From::Child, earlier_slot),
     Kind {
         when: When::Beside,
         ..kind(
             "view-from-no-neighbour",
-            "messages of its view from a member that is no neighbour",
+            "messages of the view from a member that is not a neighbour",
             "section 9",
             From::Above,
             from_no_neighbour,
@@ -84,25 +84,25 @@ pub(super) const KINDS: [Kind; 13] = [
         when: When::Beside,
         ..kind(
             "begin-from-no-parent",
-            "a view that does not come from its parent",
+            "the start of a view from a peer that is not the parent",
             "section 9",
             From::Above,
             |case| matches!(case.message, Message::Begin(_)).then(|| vec![case.frame()]),
         )
     },
-    kind("begin-twice", "the same view twice", "section 9", From::Leader, |case| {
+    kind("begin-twice", "the start of the same view twice", "section 9", From::Leader, |case| {
         matches!(case.message, Message::Begin(_)).then(|| vec![case.frame(), case.frame()])
     }),
-    kind("promise-lost", "a promise does not arrive", "section 8", From::Child, |case| {
+    kind("promise-lost", "a promise that does not arrive", "section 8", From::Child, |case| {
         matches!(case.message, Message::Promise(_)).then(Vec::new)
     }),
-    kind("accept-lost", "the order to accept does not arrive", "section 9", From::Leader, |case| {
+    kind("accept-lost", "an order to accept that does not arrive", "section 9", From::Leader, |case| {
         matches!(case.message, Message::View(view::Message::Down(_, Order::Accept(_)))).then(Vec::new)
     }),
-    kind("decide-lost", "the decision does not arrive", "sections 8, 10", From::Leader, |case| {
+    kind("decide-lost", "a decision that does not arrive", "sections 8, 10", From::Leader, |case| {
         matches!(case.message, Message::View(view::Message::Down(_, Order::Decide(..)))).then(Vec::new)
     }),
-    kind("release-lost", "a released share does not arrive", "sections 8, 10", From::Child, |case| {
+    kind("release-lost", "a released share that does not arrive", "sections 8, 10", From::Child, |case| {
         matches!(case.message, Message::View(view::Message::Up(_, Report::Release(..)))).then(Vec::new)
     }),
 ];

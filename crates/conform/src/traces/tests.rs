@@ -72,8 +72,8 @@ fn a_stream_is_cut_into_its_frames_and_says_where_it_is_no_stream() {
     for (digits, why) in [
         (format!("{}2800", stream(0)), format!("byte {length}: the frame is cut off, 2 bytes are left")),
         ("03000000".to_owned(), "byte 0: a frame of 3 bytes: 4 to 1048576 are allowed".to_owned()),
-        ("0400000001000000".to_owned(), "a header of 1 bytes in a frame of which 0 are left".to_owned()),
-        ("xy".to_owned(), "no hexadecimal digits".to_owned()),
+        ("0400000001000000".to_owned(), "a header of 1 bytes, but only 0 are left of the frame".to_owned()),
+        ("xy".to_owned(), "not hexadecimal digits".to_owned()),
     ] {
         let told = decode(None, Some(&digits), false).1.unwrap_err().to_string();
         assert!(told.starts_with("--hex: ") && told.contains(&why), "{told}");

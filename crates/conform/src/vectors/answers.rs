@@ -26,8 +26,9 @@ const PROMISED: u64 = 3_000;
 const KEYS: u64 = 6_000;
 /// The followers have acknowledged the coin.
 const ACKNOWLEDGED: u64 = 11_000;
-/// The followers wait for the opening of the coin, and have opened it.
+/// The followers wait for the opening of the coin.
 const RELEASED: u64 = 13_500;
+/// The followers have opened the coin.
 const OPENED: u64 = 15_500;
 /// The first follower has found in slot 1 that the session ends. The other one has not.
 const REFUSED: u64 = 26_000;
@@ -67,7 +68,7 @@ pub(crate) fn answers() -> Value {
         let failure = Failure { ballot, slot: 0, reason: Reason::Lost, suspect: Some(suspect) };
         Signed::new(by(child), failure)
     };
-    // The follower with two marks has no neighbour that no mark keeps apart from it.
+    // Marks keep the follower with two marks apart from all its possible neighbours.
     let marked = || {
         let mut marks = vec![mark(leader), mark(other)];
         marks.sort_by_key(Signed::mark);
@@ -93,7 +94,7 @@ pub(crate) fn answers() -> Value {
             ],
         ),
         (
-            "who began nothing waits two leases, counted from the end of its lease",
+            "a proposer that began nothing waits two leases, counted from the end of its lease",
             child,
             vec![
                 run(PROMISED),
@@ -103,7 +104,7 @@ pub(crate) fn answers() -> Value {
             ],
         ),
         (
-            "marks that would give way are a reason to wait for more promises",
+            "the leader waits for more promises if marks would have to be ignored",
             leader,
             vec![
                 run(GREETED),
@@ -118,7 +119,7 @@ pub(crate) fn answers() -> Value {
             vec![run(GREETED), from(PROMISED, child, plain(child))],
         ),
         (
-            "a peer that has refused is not waited for",
+            "the leader does not wait for a peer that has refused",
             leader,
             vec![
                 run(GREETED),
@@ -127,7 +128,7 @@ pub(crate) fn answers() -> Value {
             ],
         ),
         (
-            "who led a view in vain proposes after the others",
+            "a peer that led a view in vain proposes after the others",
             child,
             vec![
                 run(KEYS),
@@ -163,7 +164,7 @@ pub(crate) fn answers() -> Value {
             vec![run(KEYS), from(KEYS, leader, Message::Begin(Signed::new(by(leader), another)))],
         ),
         (
-            "a sum before the slot under way is opened is not followed",
+            "an order to sum is not followed before the current slot is opened",
             child,
             vec![
                 run(ACKNOWLEDGED),
@@ -171,7 +172,7 @@ pub(crate) fn answers() -> Value {
             ],
         ),
         (
-            "a peer that has all slots is not promised to be reached",
+            "a promise does not list a peer that has all slots as reachable",
             child,
             vec![
                 run(GREETED),
@@ -180,7 +181,7 @@ pub(crate) fn answers() -> Value {
             ],
         ),
         (
-            "a peer that lacks slots again is",
+            "a promise lists a peer that lacks slots again",
             child,
             vec![
                 run(GREETED),
@@ -224,9 +225,9 @@ pub(crate) fn answers() -> Value {
         })
         .collect();
     json!({
-        "about": "steps put into the session of sum.json, which continues only by a step `run`; `does` is all that \
-                  `to` sends and stores because of it, and its exit code if it ends, sorted; no peer gets \
-                  it; all rows of the peer `one_class` are of the second class (spec, sections 7 to 9 and 17)",
+        "about": "each case puts steps into the session of sum.json, which continues only at a step `run`; `does` lists, \
+                  sorted, what `to` sends and stores because of the step, and its exit code if it ends; no \
+                  peer gets these messages; all rows of the peer `one_class` are of the second class (spec, sections 7 to 9 and 17)",
         "cases": cases,
     })
 }

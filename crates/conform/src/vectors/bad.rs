@@ -84,7 +84,7 @@ pub(crate) fn bad() -> Value {
         })
         .collect();
     json!({
-        "about": "frames that do not decode, and one that does though it is not canonical (spec, section 2)",
+        "about": "frames that do not decode, and one that decodes although it is not canonical (spec, section 2)",
         "bad": out,
         "lenient": lenient,
     })

@@ -197,24 +197,24 @@ pub(crate) fn faults() -> Value {
         ("begin: a forged mark", GREETED, leader, child, {
             begin_of(&|own| own.marks.push(forged(old_mark(leader, child), other)))
         }),
-        ("begin: its promises reach too few", GREETED, leader, child, {
+        ("begin: its promises reach too few peers", GREETED, leader, child, {
             let two = |author: Peer| {
                 let reached = bits_of(3, [leader, child]);
                 Signed::new(by(author), Promised { reached, ..promised(later) })
             };
             begin_with(later, vec![two(leader), two(child)])
         }),
-        ("begin: the leader is not in the largest part that is connected", GREETED, leader, child, {
+        ("begin: the leader is outside the largest connected set", GREETED, leader, child, {
             begin_of(&|own| own.reached[0] = 0)
         }),
         ("a prepare far above every ballot", GREETED, leader, child, {
             Message::Prepare(Ballot { counter: Ballot::JUMP + 1, proposer: leader })
         }),
-        ("a refusal of another's ballot", GREETED, child, leader, Message::Refuse(for_child, for_child)),
+        ("a refusal of another peer's ballot", GREETED, child, leader, Message::Refuse(for_child, for_child)),
         ("a failure that its author has not signed", KEYS, leader, child, {
             Message::Failed(forged(mark(leader, view, Some(child)), other))
         }),
-        ("an item of a peer that is not below its carrier", KEYS, child, leader, {
+        ("an item of a peer that is not below the sender", KEYS, child, leader, {
             let mut key = foreign.keys[other.index()].clone();
             key.item.ballot = view;
             up(view, Report::Keys(vec![key]))
@@ -254,7 +254,7 @@ pub(crate) fn faults() -> Value {
             up(view, Report::Acknowledge(0, vec![Signed::new(by(child), another)]))
         }),
         ("a release before the decision", SUMMING, child, leader, up(view, Report::Release(1, Vec::new()))),
-        ("hold of a later slot", SUMMING, child, leader, {
+        ("a total of a later slot", SUMMING, child, leader, {
             let deals = made(2).deals.into_iter().filter(|deal| deal.author == child).collect();
             up(view, Report::TotalReady { slot: 2, total: [0; 32], deals })
         }),
@@ -273,8 +273,14 @@ pub(crate) fn faults() -> Value {
         ("a chunk of another length", SUMMING, child, leader, chunk(sum, Direction::Up, 0, 8)),
         ("a chunk upward from the parent", SUMMING, leader, child, chunk(sum, Direction::Up, 0, 12)),
         ("a total from a child", SUMMING, child, leader, chunk(sum, Direction::Down, 0, 12)),
-        ("a total before the own part has left", SUMMING, leader, child, chunk(sum, Direction::Down, 0, 12)),
-        ("credit for what was not sent", SUMMING, leader, child, credit(Direction::Up, 0)),
+        (
+            "a total before the receiver's own part has left",
+            SUMMING,
+            leader,
+            child,
+            chunk(sum, Direction::Down, 0, 12),
+        ),
+        ("credit for a chunk that was not sent", SUMMING, leader, child, credit(Direction::Up, 0)),
     ];
     let blamed: Vec<_> = blamed
         .into_iter()
@@ -293,7 +299,7 @@ pub(crate) fn faults() -> Value {
 
     let ignored: Vec<(&str, u64, Peer, Peer, Message)> = vec![
         (
-            "a view message from no neighbour",
+            "a view message from a peer that is not a neighbour",
             KEYS,
             other,
             child,
@@ -303,14 +309,14 @@ pub(crate) fn faults() -> Value {
         ("failed: ended by a peer that does not lead", KEYS, other, child, {
             ended(other, view, Reason::Ended, None)
         }),
-        ("failed: by the leader, for a reason that asks for a suspect", KEYS, other, child, {
+        ("failed: by the leader, for a reason that requires a suspect", KEYS, other, child, {
             failed(leader, view, None)
         }),
         ("failed: ended by the leader, with a suspect", KEYS, other, child, {
             ended(leader, view, Reason::Ended, Some(child))
         }),
         ("failed: of a suspect that is its author", KEYS, other, child, failed(leader, view, Some(leader))),
-        ("failed: of another slot than the next to the one under way", SUMMING, leader, child, {
+        ("failed: a slot that is two after the current one", SUMMING, leader, child, {
             Message::Failed(Signed::new(
                 by(other),
                 Failure { ballot: view, slot: 3, reason: Reason::Lost, suspect: Some(leader) },
@@ -318,25 +324,27 @@ pub(crate) fn faults() -> Value {
         }),
         ("begin: the view that is joined", KEYS, leader, child, begun),
         ("begin: a view below the one that is joined", KEYS, leader, child, begin(stale)),
-        ("begin: from no parent", GREETED, other, child, begin(later)),
+        ("begin: not from the parent", GREETED, other, child, begin(later)),
         ("a report of another view", KEYS, child, leader, up(stale, Report::Keys(Vec::new()))),
         ("an order of another view", KEYS, leader, child, down(later, Order::Sum(1))),
         (
-            "a chunk of no sum under way",
+            "a chunk of a sum that is not running",
             SUMMING,
             child,
             leader,
             chunk(SumId { slot: 2, ..sum }, Direction::Up, 0, 12),
         ),
-        ("hold of an earlier slot", SUMMING, child, leader, {
+        ("a total of an earlier slot", SUMMING, child, leader, {
             up(view, Report::TotalReady { slot: 0, total: [0; 32], deals: Vec::new() })
         }),
         ("an acknowledgement of an earlier slot", SUMMING, child, leader, {
             up(view, Report::Acknowledge(0, foreign.acknowledgements[..1].to_vec()))
         }),
-        ("a promise that nobody asked for", KEYS, child, leader, { Message::Promise(promise(child, later)) }),
+        ("a promise that no peer asked for", KEYS, child, leader, {
+            Message::Promise(promise(child, later))
+        }),
         ("a refusal of no proposal", KEYS, child, leader, Message::Refuse(later, later)),
-        ("a piece that nobody asked for", KEYS, child, leader, {
+        ("a piece that no peer asked for", KEYS, child, leader, {
             Message::Transfer(transfer::Message::Piece {
                 slot: 1,
                 index: 0,
@@ -344,7 +352,7 @@ pub(crate) fn faults() -> Value {
             })
         }),
         (
-            "lacking what was not asked for",
+            "lacking a slot that was not asked for",
             KEYS,
             child,
             leader,

@@ -93,7 +93,7 @@ held_out = 40
 min_contributors = 1
 "#;
 
-/// Session that trains a model of its users' own.
+/// Session that trains a model that its users supply.
 pub(crate) const OWN: &str = r#"name = "vectors"
 task = "fedavg"
 [data]
@@ -112,8 +112,8 @@ tensors = [
 ]
 "#;
 
-/// Returns a session with another range than the usual one, and the words of its first round, in which no
-/// weight changes.
+/// Returns a session with an unusual range, and the words of its first round, in which no weight
+/// changes.
 fn ranged(seed: &[u8; 32]) -> Value {
     let head = HEAD.replacen("rounds = 2", "rounds = 2\nrange = 1024.0", 1);
     let text = toml(&head, 3);
@@ -260,7 +260,7 @@ fn held_out(seed: &[u8; 32]) -> Value {
     let patient = text.replacen("rounds = 1", "rounds = 4\npatience = 1", 1);
     let ended = played(&Session::parse(&patient).unwrap(), seed, parts(), (Peer(4), 0));
     let round = ended.slots.iter().position(|slot| slot == "round-3").unwrap();
-    assert_eq!(ended.vectors.len(), round + 1, "the session ends with predictions in place of round 3");
+    assert_eq!(ended.vectors.len(), round + 1, "the session ends with predictions instead of round 3");
     json!({
         "toml": text, "slots": whole.slots, "rows": (0..4).map(values).collect::<Vec<_>>(),
         "labels": (0..4).map(labels).collect::<Vec<_>>(), "holders": of("holders"),

@@ -110,7 +110,7 @@ pub(crate) fn flynn() -> Value {
             "deviations": doubles(scaler.deviations()),
         })
     });
-    // More rows than the fewest of a peer with typical rows, with codes (-999) among them.
+    // Enough rows for typical rows, with codes (-999) among them.
     let many = (0u8..90).map(|at| if at % 13 == 0 { -999.0 } else { f32::from(at) * 7.3 % 19.0 });
     let many = Dataset::new(2, many.collect(), Vec::new(), Vec::new()).unwrap();
     let compared = json!({

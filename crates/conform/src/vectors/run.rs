@@ -170,8 +170,8 @@ impl Run {
         messages.find(|message| fits(message)).expect("it was sent")
     }
 
-    /// Gives one more input to a node at this time. Returns what it sends and stores, and whether it ends,
-    /// sorted. No peer gets any of it.
+    /// Gives one more input to a node at this time. Returns what it sends and stores, and whether it
+    /// ends, sorted. No peer gets the messages.
     pub(crate) fn answer(&mut self, to: Peer, us: u64, input: Input<Node>) -> Vec<Value> {
         self.now = Time(us);
         let mut out = Vec::new();
@@ -234,7 +234,8 @@ pub(crate) fn sum() -> Value {
     assert!(run.opened.values().all(|other| other == opened));
     assert!(run.log.iter().any(|entry| entry["channel"] == channel(Channel::Bulk)));
 
-    // Random values of each node, in its order: shown so that all bytes can be recomputed.
+    // Show the random values of each node, in the order in which it draws them, so that all bytes can
+    // be recomputed.
     let mut deals = Vec::new();
     let view_secrets: Vec<_> = session
         .peers()

@@ -112,7 +112,7 @@ rho = 3
 gamma = 0.5
 "#;
 
-/// Session with two settings in addition to the own one.
+/// Session with two settings in addition to its own.
 pub(crate) const TUNE: &str = r#"name = "vectors"
 task = "tune"
 [data]
@@ -339,7 +339,7 @@ pub(crate) fn session() -> Value {
         ("a range that ends where it begins", counted("[20.0, 35.0]", "[20.0, 20.0]")),
         ("a range of too many values", counted("[20.0, 35.0]", "[20.0, 9000.0]")),
         ("a range beyond the grid", counted("[20.0, 35.0]", "[600000.0, 600010.0]")),
-        ("more rows without one peer than the threshold", counted("rest = 1", "rest = 4")),
+        ("a rest above the threshold", counted("rest = 1", "rest = 4")),
         (
             "a summary that fills missing values",
             counted("fill = 25.0\nindicator = true", "fill_with = \"mean\""),
@@ -351,8 +351,8 @@ pub(crate) fn session() -> Value {
         ("a term of the outcome", model("\"arm\", \"age\"", "\"arm\", \"visits\"")),
         ("a small threshold of a regression", model("threshold = 12", "threshold = 9")),
         ("a summary of scaled numbers", counted("scaling = \"none\"", "scaling = \"standard\"")),
-        ("a computing party that nobody knows", labels("\"peer-4\"", "\"nobody\"")),
-        ("two computing parties", labels(", \"peer-4\"", "")),
+        ("a computing member outside the roster", labels("\"peer-4\"", "\"nobody\"")),
+        ("two computing members", labels(", \"peer-4\"", "")),
         ("codes of 96 bits", labels("bits = 64", "bits = 96")),
         (
             "a series that is over",
@@ -370,7 +370,7 @@ pub(crate) fn session() -> Value {
         ),
         ("balanced classes that are a number", labels("k = 2", "k = 2\nbalance = 1")),
         ("balanced classes of the task fedavg-xclp", found("[xclp]\n", "[xclp]\nbalance = true\n")),
-        ("distances made in a way that nobody knows", labels("k = 2", "k = 2\nhamming = \"paillier\"")),
+        ("an unknown way to compute distances", labels("k = 2", "k = 2\nhamming = \"paillier\"")),
         ("distances by pairs of owners, many times", found("[xclp]\n", "[xclp]\nhamming = \"ot\"\n")),
         ("a name that leads out of a folder", change("\"vectors\"", "\"../../vectors\"")),
         ("a peer's name that leads out of a folder", change("\"peer-1\"", "\"/peer-1\"")),
@@ -385,7 +385,7 @@ pub(crate) fn session() -> Value {
         ("a fill and a fill_with", table("fill = \"\"", "fill = \"\"\nfill_with = \"most-frequent\"")),
         ("the mean of a category", table("fill = \"\"", "fill_with = \"mean\"")),
         ("the most frequent date", table("fill = \"2026-01-31\"", "fill_with = \"most-frequent\"")),
-        ("a fill of what is ignored", table("\"ignored\"", "\"ignored\"\nfill_with = \"mean\"")),
+        ("a fill of an ignored column", table("\"ignored\"", "\"ignored\"\nfill_with = \"mean\"")),
         (
             "sums over values in a private session",
             toml(
@@ -407,14 +407,14 @@ pub(crate) fn session() -> Value {
         ("gamma is 1", change("gamma = 0.5", "gamma = 1.0")),
         ("s above d", change("s = 2", "s = 4")),
         ("counts above 1 GiB", change("m = 16", "m = 134217729")),
-        ("a name that turns the direction of writing", change("vectors", "a\u{202e}b")),
+        ("a name that changes the direction of writing", change("vectors", "a\u{202e}b")),
         ("a peer twice", change(&identity(1).public().to_string(), &twice)),
         (
             "a sketch with classes",
             toml(&super::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
         ),
         (
-            "a range that is no power of two",
+            "a range that is not a power of two",
             toml(&super::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3),
         ),
         (
@@ -442,8 +442,11 @@ pub(crate) fn session() -> Value {
         ("another fault model", toml(&voting("faults = \"none\""), 5)),
         ("a committee of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
         ("a committee member twice", toml(&voting("members = [\"peer-1\", \"peer-2\", \"peer-1\"]"), 5)),
-        ("a committee member of no roster", toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5)),
-        ("an epsilon beside exact means", private("unit-norm", "center")),
+        (
+            "a committee member outside the roster",
+            toml(&voting("members = [\"peer-1\", \"peer-2\", \"x\"]"), 5),
+        ),
+        ("an epsilon with exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
             toml(&TUNE.replacen("[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]", 1), 3),
@@ -458,7 +461,7 @@ pub(crate) fn session() -> Value {
             toml(&super::sketch::SELECT.replacen("select = \"sketch\"", "select = \"lot\"", 1), 5),
         ),
         (
-            "a sketch of the task flynn that draws nobody",
+            "a sketch of the task flynn without a draw",
             toml(&super::sketch::SELECT.replacen("select = \"sketch\"\n", "", 1), 5),
         ),
         (
@@ -466,12 +469,12 @@ pub(crate) fn session() -> Value {
             toml(&super::sketch::SELECT.replacen("rows = 5", "rows = 5\npairwise = true", 1), 5),
         ),
         (
-            "an epsilon where peers are drawn",
+            "an epsilon with drawn peers",
             toml(&super::sketch::SELECT.replacen("min_contributors = 1", "epsilon = 1\ntop = 1", 1), 5),
         ),
         ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
         ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
-        ("a hidden layer of nothing", fedavg("hidden = [5]", "hidden = [0]")),
+        ("a hidden layer of size 0", fedavg("hidden = [5]", "hidden = [0]")),
         ("patience without rows that are held out", fedavg("held_out = 10", "held_out = 0")),
         ("rounds with noise by rows", noised("equal", "rows")),
         ("rounds with noise and without a bound", noised("clip = 1.0\n", "")),
@@ -488,14 +491,14 @@ pub(crate) fn session() -> Value {
         ("a model without its first weights", own("initial = ", "# ")),
         ("a type that no tensor has", own("\"BF16\"", "\"F8\"")),
         ("a tensor twice", own("\"scale\"", "\"local\"")),
-        ("an average of truths", own("\"F64\"", "\"BOOL\"")),
-        ("a tensor without a side", own("[2, 3]", "[2, 0]")),
+        ("an average of truth values", own("\"F64\"", "\"BOOL\"")),
+        ("a tensor with a side of 0", own("[2, 3]", "[2, 0]")),
         ("a tensor with a range of 1000", own("1024", "1000")),
         ("nothing is averaged", own("\"average\" }", "\"first\" }").replacen("\"average\"", "\"first\"", 1)),
         ("rows of a model held out", own("rounds = 2", "rounds = 2\nheld_out = 10")),
         ("two convolutions", fedavg("[2, 3, 4]", "[2, 3]")),
         ("no rounds", fedavg("rounds = 3", "rounds = 0")),
-        ("a rate of nothing", fedavg("rate = 0.125", "rate = 0.0")),
+        ("a rate of 0", fedavg("rate = 0.125", "rate = 0.0")),
         ("filters of a matrix", fedavg("\"cnn\"", "\"logistic\"")),
         ("a digest in capitals", fedavg("8899aabb", "8899AABB")),
         ("a digest of 31 bytes", fedavg("0011", "11")),
@@ -506,7 +509,7 @@ pub(crate) fn session() -> Value {
         ("rounds of the task sketch", fedavg("\"fedavg\"", "\"sketch\"")),
         ("propagations of the task fedavg", found("\"fedavg-xclp\"", "\"fedavg\"")),
         ("labels after all rounds", found("after = 1", "after = 4")),
-        ("labels never found anew", found("refresh = 2", "refresh = 0")),
+        ("labels that are never found again", found("refresh = 2", "refresh = 0")),
         ("rounds with labels of a part of the members", found("rounds = 4", "rounds = 4\nmembers = 0.5")),
         ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
         (
@@ -529,32 +532,32 @@ pub(crate) fn session() -> Value {
             change("[flynn]", "[timing]\nregroup_interval_ms = 90000000\n[flynn]"),
         ),
         ("a session without a run_id", toml(SMALL, 3).replacen("run_id", "# run_id", 1)),
-        ("a number in capitals", toml(SMALL, 3).replacen("f0e1", "F0E1", 1)),
-        ("a number of 15 bytes", toml(SMALL, 3).replacen("f0e1", "f0", 1)),
+        ("a run_id in capitals", toml(SMALL, 3).replacen("f0e1", "F0E1", 1)),
+        ("a run_id of 15 bytes", toml(SMALL, 3).replacen("f0e1", "f0", 1)),
         ("a session without a time", toml(SMALL, 3).replacen("created", "# created", 1)),
-        ("a time of no zone", toml(SMALL, 3).replacen("06Z", "06", 1)),
+        ("a time without a zone", toml(SMALL, 3).replacen("06Z", "06", 1)),
         ("a time in another zone", toml(SMALL, 3).replacen("06Z", "06+01:00", 1)),
         ("a time with parts of a second", toml(SMALL, 3).replacen("06Z", "06.5Z", 1)),
         ("a first session with a parent", toml(&NAMED.replacen("number = 12", "number = 1", 1), 3)),
-        ("a parent that is no id", toml(&NAMED.replacen("00ff00", "00ff", 1), 3)),
-        ("limits of a column that is not there", toml(&NAMED.replacen("[columns.b]", "[columns.c]", 1), 3)),
-        ("limits that are none", toml(&NAMED.replacen("max = 1e30\n", "", 1), 3)),
+        ("a parent that is not an id", toml(&NAMED.replacen("00ff00", "00ff", 1), 3)),
+        ("limits of a column that does not exist", toml(&NAMED.replacen("[columns.b]", "[columns.c]", 1), 3)),
+        ("limits without a minimum and a maximum", toml(&NAMED.replacen("max = 1e30\n", "", 1), 3)),
         ("limits in the wrong order", toml(&NAMED.replacen("min = -0.0", "min = 3.0", 1), 3)),
-        ("a limit that is no number", toml(&NAMED.replacen("min = -0.0", "min = nan", 1), 3)),
-        ("columns compared beside an epsilon", private("scaling", "check_columns = true\nscaling")),
+        ("a limit that is not a number", toml(&NAMED.replacen("min = -0.0", "min = nan", 1), 3)),
+        ("columns compared with an epsilon", private("scaling", "check_columns = true\nscaling")),
         ("columns compared with a custom task", custom("features = 3", "features = 3\ncheck_columns = true")),
         ("no rows held out", held_out("held_out = 25", "held_out = 0")),
         ("most rows held out", held_out("held_out = 25", "held_out = 51")),
         ("no rows of a peer held out", held_out("most = 6", "most = 0")),
         ("a positive class of three", held_out("most = 6", "positive = \"cat\"")),
         (
-            "a positive class that there is not",
+            "a positive class that does not exist",
             toml(&positive.replace("positive = \"cat\"", "positive = \"ox\""), 3),
         ),
         ("rows held out with another task", toml(&format!("{TUNE}[evaluate]\n"), 3)),
-        ("rows held out beside an epsilon", private("[privacy]", "[evaluate]\n[privacy]")),
+        ("rows held out with an epsilon", private("[privacy]", "[evaluate]\n[privacy]")),
         (
-            "rows held out where peers are drawn",
+            "rows held out with drawn peers",
             toml(&super::sketch::SELECT.replacen("[flynn]", "[evaluate]\n[flynn]", 1), 5),
         ),
         ("fewer views than three liars can end", change("max_views = 24", "max_views = 23")),

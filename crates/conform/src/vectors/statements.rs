@@ -1,4 +1,4 @@
-//! Statements of computing parties, and the peers that they name.
+//! Statements of computing members, and the peers that they name.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) fn statement(
 
 /// Returns the account of a party at a place where nothing fails.
 pub(crate) fn account(party: usize) -> Account {
-    // The party before each receiver and the party after it tell it the same.
+    // The party before each receiver and the party after it tell the receiver the same value.
     let of = |receiver: usize| [receiver as u8 + 1; 32];
     Account::new([of((party + 2) % 3), of((party + 1) % 3)])
 }
@@ -48,17 +48,21 @@ pub(crate) fn statements() -> Value {
     };
     let changes: [(&str, Change); 8] = [
         ("the receiver refuses", |of| of[1].accepts = false),
-        ("it has heard something else from the party before it", |of| {
+        ("the receiver has heard another value from the party before it", |of| {
             (of[1].accepts, of[1].heard) = (false, [Some([9; 32]), Some([2; 32])]);
         }),
-        ("it has heard something else from the party after it", |of| {
+        ("the receiver has heard another value from the party after it", |of| {
             (of[1].accepts, of[1].heard) = (false, [None, Some([9; 32])]);
         }),
         ("the two others tell different things", |of| {
             (of[1].accepts, of[2].told) = (false, [[9; 32], of[2].told[1]]);
         }),
-        ("the party before it has heard another verdict", |of| of[0].verdicts = [None, Some(false)]),
-        ("the party after it has heard another verdict", |of| of[2].verdicts = [Some(false), Some(true)]),
+        ("the party before the receiver has heard another verdict", |of| {
+            of[0].verdicts = [None, Some(false)]
+        }),
+        ("the party after the receiver has heard another verdict", |of| {
+            of[2].verdicts = [Some(false), Some(true)]
+        }),
         ("nothing fails", |_| {}),
         ("the first receiver counts", |of| (of[0].accepts, of[2].accepts) = (false, false)),
     ];
@@ -85,7 +89,7 @@ pub(crate) fn statements() -> Value {
     add("no statement", Vec::new());
     let other = statement(&contexts, 1, true, check(account(1)));
     add("two different statements about a place", vec![fine[1].clone(), other.clone()]);
-    add("a beginning in which nothing fails", vec![other]);
+    add("a party begins although nothing fails", vec![other]);
     let elsewhere = Topic::Check(Place { chunk: 300, number: 5 }, refused[1].clone());
     add("two beginnings", vec![fine[1].clone(), statement(&contexts, 1, true, elsewhere.clone())]);
     let answer = statement(&contexts, 1, false, elsewhere);
@@ -100,7 +104,10 @@ pub(crate) fn statements() -> Value {
             "the party with the fewest rounds counts",
             [(9, [true, true]), (8, [true, false]), (8, [true, true])],
         ),
-        ("both are missing", [(7, [true, true]), (7, [false, true]), (7, [true, false])]),
+        (
+            "the rounds of both others are missing",
+            [(7, [true, true]), (7, [false, true]), (7, [true, false])],
+        ),
         ("no round is missing", [(8, [false; 2]), (8, [false; 2]), (8, [false; 2])]),
     ];
     for (what, progress) in progress {
@@ -113,7 +120,7 @@ pub(crate) fn statements() -> Value {
         add(what, (0..3).map(make).collect());
     }
     json!({
-        "about": "statements of computing parties, and the peers that they name (spec, section 15e.2)",
+        "about": "statements of computing members, and the peers that they name (spec, section 15e.2)",
         "toml": small_text(3),
         "cases": cases,
     })

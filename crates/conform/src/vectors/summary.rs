@@ -189,7 +189,8 @@ fn opens(session: &Session, pattern: &Opened) -> Value {
     json!([open.cells, open.measures, open.quantiles])
 }
 
-/// Returns random patterns, and what opens. Of sixteen cells, as many do not pass as the case has its number.
+/// Returns random patterns, and what opens of each. In case n, a cell passes with probability 1 - n /
+/// 16.
 fn cases(session: &Session) -> Vec<Value> {
     let rule = internals::rule(session).unwrap();
     let case = |case: u8| {

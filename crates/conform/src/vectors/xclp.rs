@@ -1,4 +1,4 @@
-//! The task `xclp`: a session file, the computing parties, planes and codes, commitments, parcels,
+//! The task `xclp`: a session file, the computing members, planes and codes, commitments, parcels,
 //! streams, and every stage of the integer reference.
 
 mod larger;
@@ -126,7 +126,8 @@ pub(crate) fn xclp() -> Value {
     let Outcome::Sealed(two) = &ended.results[1] else { panic!("honest") };
     let output = unseal(8, 2, &one.for_owner(0, 0..8), &two.for_owner(1, 0..8));
     assert_eq!(output, Some(reference.output.clone()));
-    // What the owner of rows 2 to 4 gets of each party: from all three, and if party 1 is gone.
+    // The data that the owner of rows 2 to 4 gets from each party: from all three, and from two if
+    // party 1 is gone.
     let sealed = ended.results.each_ref().map(|outcome| match outcome {
         Outcome::Sealed(sealed) => sealed,
         other => panic!("{other:?}"),
@@ -140,13 +141,13 @@ pub(crate) fn xclp() -> Value {
         "without_1": [sends(0, false), sends(2, true)],
     });
 
-    // Where the file says nothing.
+    // The defaults of a file without the section `[xclp]`.
     let (head, _) = HEAD.split_once("[xclp]").expect("the section");
     let usual_text = toml(head, 7);
     let usual = Session::parse(&usual_text).unwrap().id();
 
-    // How many owners have labels of each class, how many are lost, how many are asked for; and the classes
-    // that count as having none.
+    // Number of owners with labels of each class, number of lost owners, required number of owners; and
+    // the classes that count as having no labels.
     let cases = [([4, 3, 2, 1, 0], 0, 3), ([4, 3, 2, 1, 0], 1, 3), ([4, 3, 2, 1, 0], 1, 1)];
     let few_owners =
         cases.map(|(have, lost, fewest)| json!([have, lost, fewest, without_labels(&have, lost, fewest)]));

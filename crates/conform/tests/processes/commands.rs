@@ -56,9 +56,9 @@ fn a_program_that_gives_no_model_or_a_wrong_one_or_ends_badly_fails_and_the_line
     let other_rows = ours().replacen("--data {data}", "--data {out}.rows", 1);
     let other_rows = format!("sh -c \"tail -n +2 {{data}} > {{out}}.rows; {other_rows}\"");
     for (program, why) in [
-        (ours_and("rm {out}"), "it has written no model"),
-        (ours_and("printf x >> {out}"), "its model cannot be read: "),
-        (ours_and("exit 3"), "it ended with exit status: 3: "),
+        (ours_and("rm {out}"), "the program has written no model"),
+        (ours_and("printf x >> {out}"), "the program's model cannot be read: "),
+        (ours_and("exit 3"), "the program ended with exit status: 3: "),
         (other_rows, "the model is not that of all rows in one place: its counts or moments are wrong"),
     ] {
         let output = check(&program, &["--only", "follower", "--json"]);
@@ -87,8 +87,12 @@ fn what_cannot_be_checked_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let kept = folder.path().to_str().expect("text");
     for (program, more, why) in [
-        ("peer {session} {key} {data} {listen}", &[][..], "--program: {out} is not in it"),
-        (&*ours(), &["--only", "inner,outer"], "--only outer: there are follower, leader, "),
+        ("peer {session} {key} {data} {listen}", &[][..], "--program: {out} is missing"),
+        (
+            &*ours(),
+            &["--only", "inner,outer"],
+            "--only outer: unknown case; the cases are follower, leader, ",
+        ),
         (&*ours(), &["--keep", kept], ": exists"),
     ] {
         let output = check(program, more);
@@ -171,7 +175,7 @@ fn a_real_session_can_be_played_again_to_the_peer_that_has_recorded_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("/ip4/127.0.0.1/tcp/{}", listener.local_addr().expect("bound").port());
     drop(listener);
-    // It gets a new state, and a new mark of the session (a file next to the key).
+    // The live peer gets a new state, and a new mark of the session (a file next to the key).
     let key = swarm.file(1, "again-key");
     std::fs::copy(swarm.file(1, "key"), &key).expect("copied");
     let mut again = Command::new(PROGRAM);
@@ -201,12 +205,12 @@ fn what_cannot_be_played_is_refused_on_one_line_and_nothing_is_written() {
     let (stranger, files) = (stranger.to_str().expect("text"), folder.path().join("peer"));
     let here = files.to_str().expect("text");
     for (arguments, why) in [
-        (&[faults, "--as", "0,1", "--prepare", here][..], "faults.json: has no session file, toml"),
-        (&[trace, "--as", "0", "--prepare", here], "--as: all peers of 0 to 2 but one"),
-        (&[trace, "--as", "0,1,2", "--prepare", here], "--as: all peers of 0 to 2 but one"),
+        (&[faults, "--as", "0,1", "--prepare", here][..], "faults.json: has no session file (toml)"),
+        (&[trace, "--as", "0", "--prepare", here], "--as: expected all peers from 0 to 2 except one"),
+        (&[trace, "--as", "0,1,2", "--prepare", here], "--as: expected all peers from 0 to 2 except one"),
         (
             &[trace, "--as", "0,1", "--at", "/ip4/127.0.0.1/tcp/1", "--keys", stranger],
-            "the key for peer 0 is another peer's",
+            "the key for peer 0 belongs to another peer",
         ),
     ] {
         let output = Command::new(PROGRAM).args(["play"]).args(arguments).output().expect("it runs");
@@ -235,14 +239,15 @@ fn traces_of_two_peers_agree_on_every_frame_between_them() {
         command.args(["diff"]).arg(trace(&swarm, mine)).arg(trace(&swarm, theirs));
         let output = command.output().expect("it runs");
         let said = String::from_utf8(output.stdout).expect("text");
-        // A peer that ends first does not read the last messages of the other.
+        // A peer that ends first does not read the last messages of the other peer.
         let numbers = said.split_whitespace().filter_map(|word| word.parse::<usize>().ok());
         let fine = said.starts_with("the same: ") || said.contains(" continues, with ");
         let compared = numbers.max().unwrap_or_default();
         assert!(fine && compared >= 2, "{said}");
         frames.push(compared);
     }
-    // The two that do not lead only send each other a greeting and the message that they are done.
+    // The two peers that do not lead send each other only a greeting and the message that they are
+    // done.
     assert!(frames.iter().filter(|compared| **compared > 10).count() >= 2, "{frames:?}");
     let mode = std::fs::metadata(trace(&swarm, 0)).expect("it is there").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
@@ -253,7 +258,7 @@ fn a_switch_that_fits_nothing_is_refused_before_anything_runs() {
     for (switch, why) in [
         (&["--hold-at", "nothing.sum"][..], "--hold-at nothing.sum: expected AGGREGATE.STAGE"),
         (&["--hold-at", "counts.nothing"], "--hold-at counts.nothing: expected AGGREGATE.STAGE"),
-        (&["--deviate", "nothing", "bob"], "--deviate nothing: is unknown"),
+        (&["--deviate", "nothing", "bob"], "--deviate nothing: unknown deviation"),
         (&["--deviate", "begin-twice", "nobody"], "--deviate: nobody is not in the roster"),
     ] {
         let swarm = Swarm::new(3, |_| {});

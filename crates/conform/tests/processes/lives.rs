@@ -32,8 +32,8 @@ fn restarted_peers_are_given_the_committed_result() {
     swarm.wait_end(early);
     let others: Vec<_> = (0..5).filter(|&i| i != early).collect();
     swarm.wait_all(&others, "finished");
-    // While the others linger for `early`, one of them is killed. Its state has the result, and it has
-    // its model.
+    // While the others linger for `early`, one of them is killed. Its state has the result, and its
+    // model is written.
     swarm.signal(late, "KILL");
     swarm.wait_end(late);
     std::fs::remove_file(swarm.file(late, "model")).expect("the model was there");
@@ -65,7 +65,7 @@ fn restarted_peers_are_given_the_committed_result() {
 
 #[test]
 fn a_peer_that_comes_back_in_time_is_counted() {
-    // Three are left, and the session needs four: they wait until one returns.
+    // Three are left, and the session needs four: they wait until one peer returns.
     let mut swarm = Swarm::new(5, |session| {
         session.min_peers = 4;
         session.timing.no_quorum_timeout_ms = 40_000;
@@ -152,7 +152,7 @@ fn two_that_sleep_longer_than_every_time_out_are_given_the_result_when_they_wake
         if i == held { swarm.start(i, &["--hold-at", "counts.compute"]) } else { swarm.start(i, &[]) }
     }
     swarm.wait(&format!("{} held", NAMES[held]), |told| (told.value["event"] == "held").then_some(()));
-    // The held peer already looks asleep to its view. When stopped, its transport is silent too.
+    // To its view, the held peer already seems to be asleep. When stopped, its transport is silent too.
     swarm.signal(sleeper, "STOP");
     swarm.signal(held, "STOP");
     let others: Vec<_> = (0..5).filter(|i| ![held, sleeper].contains(i)).collect();
@@ -320,7 +320,7 @@ fn after_the_session_no_pad_total_or_outcome_is_on_the_disk_and_its_state_is_not
             assert!(!found, "{} holds what was in {}", path.display(), was.display());
         }
     }
-    // If it joins again, it reports this and changes nothing.
+    // If this peer joins again, it reports that it has finished, and changes nothing.
     let model = std::fs::read(swarm.file(others[0], "model")).expect("a model");
     swarm.start(others[0], &[]);
     let ended = swarm.wait_end(others[0]);

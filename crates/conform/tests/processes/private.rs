@@ -89,7 +89,7 @@ fn private_rounds_of_processes_give_one_network_and_a_killed_one_pays_once() {
         succeeded(&swarm.wait_end(i));
         let spent = ledger(&swarm, i);
         assert!(spent.contains("ward: 8 spent (delta 1.0e-5)\n") && spent.lines().count() == 3, "{spent}");
-        assert!(swarm.told(i, "figures").is_empty(), "no exact sums of a private session are told");
+        assert!(swarm.told(i, "figures").is_empty(), "a private session reports no exact sums");
         let network = flyswarm_learn::learner::Classifier::load(&swarm.file(i, "model"));
         networks.push(network.expect("a network").weights().to_vec());
     }

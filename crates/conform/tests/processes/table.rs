@@ -72,7 +72,7 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     let members = same_and_exact(&swarm, &others);
     let was_member = members.iter().any(|name| name == NAMES[victim]);
     assert_eq!(members.len(), if was_member { 5 } else { 4 }, "{members:?}");
-    // Until the last aggregate is acknowledged, a killed peer cannot be in it.
+    // Until the last aggregate is acknowledged, a killed peer cannot be in this aggregate.
     let early = !stage.starts_with("counts") || matches!(stage, "counts.compute" | "counts.sum");
     assert!(!(early && was_member), "{} was killed at {stage} and counted", NAMES[victim]);
     let views = others.iter().map(|&i| swarm.receipt(i)["views"].as_u64().expect("views")).max().unwrap_or(0);
@@ -80,10 +80,10 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
         .iter()
         .flat_map(|&i| swarm.receipt(i)["disagreements"].as_array().cloned().expect("disagreements"))
         .collect();
-    assert!(views == 1 || !disagreements.is_empty(), "{views} views, and no word of the pair");
+    assert!(views == 1 || !disagreements.is_empty(), "{views} views, and the pair is not reported");
     for each in &disagreements {
         let names = each["peers"].as_array().expect("peers");
-        assert!(names.iter().any(|name| name == NAMES[victim]), "an honest pair: {each}");
+        assert!(names.iter().any(|name| name == NAMES[victim]), "the pair has no victim: {each}");
         let text = each["text"].as_str().expect("text");
         assert!(text.starts_with("the connection between ") && text.ends_with("1 view was ended"), "{text}");
     }

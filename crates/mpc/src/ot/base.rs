@@ -8,10 +8,10 @@
 //! receiver:  k_i = H(i, A, B_i, b_i A), which is k_i0 or k_i1 as s_i is 0 or 1
 //! ```
 //!
-//! Ristretto's encoding is canonical and its group has prime order, so no check of the paper is left out.
-//! A = 0 would only harm its sender, and is refused as malformed. The protocol is secure against peers
-//! that follow it: B_i is uniform for either s_i, and the key that was not chosen is a Diffie-Hellman
-//! value in the random oracle model.
+//! Ristretto's encoding is canonical and its group has prime order, so every check of the paper is
+//! made. A = 0 would only harm its sender, and is refused as malformed. The protocol is secure against
+//! peers that follow it: B_i is uniform for either s_i, and the key that was not chosen is a
+//! Diffie-Hellman value in the random oracle model.
 
 use curve25519_dalek::ristretto::CompressedRistretto;
 use curve25519_dalek::traits::Identity;
@@ -92,7 +92,7 @@ pub fn choose(
     let (mut reply, mut keys) = (Vec::with_capacity(32 * BASE), Zeroizing::new(Vec::with_capacity(BASE)));
     for index in 0..BASE as u32 {
         let secret = Zeroizing::new(scalar(&mut stream));
-        // Both are computed, so that the time does not reveal the choice.
+        // Both hash inputs are computed, so that the time does not reveal the choice.
         let choice = Scalar::from((choices >> index & 1) as u64);
         let mine = (RistrettoPoint::mul_base(&secret) + choice * sent).compress().to_bytes();
         keys.push(key(context, index, message, &mine, *secret * sent));

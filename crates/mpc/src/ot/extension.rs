@@ -29,8 +29,8 @@ const WORDS: usize = 8;
 
 /// Party that has the choice bits.
 pub struct Receiver {
-    /// G of each pair of keys. It is derived once, because every piece of the columns needs all of them.
-    /// The keys wipe themselves.
+    /// The streams G of each pair of keys. They are derived once, because every piece of the columns
+    /// needs all of them. The keys wipe themselves.
     columns: Vec<[StreamKey; 2]>,
     hash: Hash,
 }
@@ -79,7 +79,7 @@ impl Receiver {
         out
     }
 
-    /// Returns the sum over the transfers of this peer's shares, `width` words, from y.
+    /// Returns the sum of this peer's shares over all transfers, computed from y. It has `width` words.
     ///
     /// # Panics
     /// If `strings` does not have `width` words of 2 bytes for each bit of `choices`.
@@ -106,15 +106,16 @@ impl Receiver {
 }
 
 impl Sender {
-    /// Makes a sender from the keys that it chose in the base transfers with the bits of `choices`, from
-    /// the lowest on.
+    /// Makes a sender from the keys that it chose in the base transfers with the bits of `choices`,
+    /// from the lowest bit on.
     #[must_use]
     pub fn new(context: &[u8; 32], choices: u128, keys: &[Key]) -> Self {
         Self { choices, columns: keys.iter().map(stream).collect(), hash: Hash::new(context) }
     }
 
-    /// Returns y for the transfers from 64 `first` on, and the sum over them of this peer's shares p.
-    /// `vectors` holds the vectors of the transfers one after the other, `width` words each.
+    /// Returns y for the transfers from number 64 x `first` on, and the sum of this peer's shares p
+    /// over these transfers. `vectors` holds the vectors of the transfers one after the other, `width`
+    /// words each.
     ///
     /// # Panics
     /// If `columns` and `vectors` have different numbers of transfers.
@@ -199,7 +200,7 @@ fn words(blocks: &[[u8; 16]]) -> impl Iterator<Item = u16> {
     blocks.as_flattened().as_chunks().0.iter().map(|&word| u16::from_le_bytes(word))
 }
 
-/// Hash H. Its key is public, its inputs and outputs are not.
+/// Hash H. Its key is public; its inputs and outputs are secret.
 struct Hash(Aes128);
 
 impl Hash {

@@ -83,7 +83,7 @@ fn columns_and_strings_are_balanced_whatever_they_hide() {
     for choices in [[0; 16], [u64::MAX; 16]] {
         let columns = receiver.columns(3, &choices);
         let (strings, _) = sender.send(3, &columns, &vec![0; WORD * 16 * 8], 8);
-        // 131,072 bits each: the standard deviation is 181.
+        // Both have 131,072 bits, so the standard deviation is 181.
         assert_eq!((columns.len(), strings.len()), (16_384, 16_384));
         assert!(ones(&columns).abs_diff(65_536) < 1_000 && ones(&strings).abs_diff(65_536) < 1_000);
     }

@@ -66,8 +66,8 @@ fn what_is_no_key_ciphertext_or_answer_is_refused() {
     assert!(holder.decrypt(layout, &vec![0; layout.answer() + 1]).is_none());
 }
 
-/// The holder finds noise: the spread of c0 + c1 s around D times the plaintext. For any row of the
-/// evaluator, it is as wide as the added noise.
+/// The holder can compute the noise: the distance of c0 + c1 s from D times the plaintext. For any row
+/// of the evaluator, its spread is that of the noise that the evaluator added.
 #[test]
 fn an_answer_says_the_same_of_no_bits_and_of_all() {
     let (holder, layout) = (Holder::new(&[1; 32]), Layout::new(512, 64));

@@ -12,9 +12,9 @@
 //! and the coefficients c_j of the Chebyshev series of 1 / (1 - alpha x) ([`Plan::coefficients`]). The
 //! factor D^1/2 is left out: it changes no label and no row-normalised score, and it would reveal degrees.
 //!
-//! **Degrees in integers.** r = floor(2^G / d) up to a small shortfall, never above, so that P stays
-//! within the unit ball. The shortfall c = 2^G - d r is given back to the point itself: P a = (r W a + c
-//! a) / 2^G has rows that sum to exactly 1. A hub of degree d then changes D^-1/2 times the scores by at
+//! **Degrees in integers.** r is floor(2^G / d) or a little less, never more, so that P stays within
+//! the unit ball. The shortfall c = 2^G - d r is given back to the point itself: P a = (r W a + c a) /
+//! 2^G has rows that sum to exactly 1. A hub of degree d then changes D^-1/2 times the scores by at
 //! most about 2 d / 2^G of the largest, for any alpha. Without c, the change would be d / 2^G / (1 -
 //! alpha).
 //!
@@ -56,7 +56,7 @@ pub const ROOT_START: u64 = 522_106_962;
 pub const INVERSE_EXCESS: u64 = 2;
 /// Fractional bits of an output score: a multiple of 2^-6 of its row's sum.
 pub const COARSE_BITS: u32 = 6;
-/// Limit of an exact truncation: it takes values of smaller magnitude.
+/// Limit of an exact truncation: it is exact for values of smaller magnitude.
 pub const TRUNCATION_LIMIT: f64 = (1u64 << 62) as f64;
 /// Largest tolerance that a plan may have, relative to the largest score.
 pub const MOST_TOLERANCE: f64 = 1.0 / 32.0;
@@ -123,7 +123,7 @@ pub enum Refusal {
 fn advice(enough: Option<usize>) -> String {
     match enough {
         Some(steps) => format!("{steps} steps are enough for this alpha"),
-        None => "no number of steps is right: take a smaller alpha or fewer points".into(),
+        None => "no number of steps is precise enough: use a smaller alpha or fewer points".into(),
     }
 }
 

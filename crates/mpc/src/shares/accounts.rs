@@ -1,8 +1,9 @@
-//! Accounts of each party about a place of the computation that has failed. They name a pair of parties: one
-//! of the two deviates (spec, section 15e.2).
+//! Accounts: what each party says about a place of the computation where a check has failed. They name
+//! a pair of parties: one of the two deviates (spec, section 15e.2).
 //!
-//! A check always has the same form: the party before a receiver and the party after it know the same
-//! thing. Both tell it to the receiver, or one of them tells it and the other one knows what is right:
+//! A check always has the same form: the party before a receiver and the party after the receiver know
+//! the same value. Both tell the value to the receiver, or one of them tells it and the other one knows
+//! which value is right:
 //!
 //! | checked | receiver | the party before it | the party after it |
 //! | --- | --- | --- | --- |
@@ -10,9 +11,10 @@
 //! | the last message of a proof | the party after the prover | prover: knows the message | shows it |
 //! | an opened share | the party that lacks it | shows the share | shows its hash |
 //!
-//! Each party records hashes of what it tells and hears before it sends the messages of the round. If a
-//! check fails, all three publish their records. Two honest parties never contradict each other. So
-//! the first two parties that contradict each other ([`judge`]) are a pair with the deviating party.
+//! Each party records hashes of what it tells and hears. It does so before it sends the messages of the
+//! round. If a check fails, all three publish their records. Two honest parties never contradict each
+//! other. So one of the first two parties that contradict each other ([`judge`]) is the deviating
+//! party.
 
 use serde::{Deserialize, Serialize};
 use sha2::Digest;
@@ -33,14 +35,14 @@ pub struct Place {
 /// Hash of what one party tells another.
 pub type Told = [u8; 32];
 
-/// Account of one party. In each pair, the first item is about the party before it.
+/// Account of one party. In each pair, the first item is about the party before this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Hashes of what this party tells each of the others, or knows that the others must tell.
     pub told: [Told; 2],
-    /// Hashes of what it has heard, as the receiver.
+    /// Hashes of what this party has heard, as the receiver.
     pub heard: [Option<Told>; 2],
-    /// False if it refuses, as the receiver.
+    /// False if this party refuses, as the receiver.
     pub accepts: bool,
     /// Verdicts that the other two, as receivers, have told this party.
     pub verdicts: [Option<bool>; 2],
@@ -53,15 +55,15 @@ impl Account {
         Self { told, heard: [None; 2], accepts: true, verdicts: [None; 2] }
     }
 
-    /// Returns whether something fails according to this account. An honest party begins with such an
-    /// account.
+    /// Returns whether something fails according to this account. An honest party asks for the other
+    /// accounts only if its own account fails.
     #[must_use]
     pub fn fails(&self) -> bool {
         !self.accepts || self.verdicts.contains(&Some(false))
     }
 }
 
-/// Returns the hash of something that a party tells another.
+/// Returns the hash of a value that one party tells another.
 #[must_use]
 pub fn told(bytes: &[u8]) -> Told {
     tagged_hash("told").chain_update(bytes).finalize().into()
@@ -95,16 +97,16 @@ pub fn judge(accounts: [&Account; 3]) -> Option<[usize; 2]> {
 /// Progress of a party that waits for a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Number of rounds whose messages it has sent.
+    /// Number of rounds whose messages this party has sent.
     pub sent: u32,
-    /// True if the message of the last of these rounds is missing: from the party before it, and from the
-    /// party after it.
+    /// True if the message of the last of these rounds is missing: from the party before this one, and
+    /// from the party after it.
     pub missing: [bool; 2],
 }
 
-/// Returns the pair that contains the deviating party if the next round does not come: a party that misses a
-/// message, and the party that has not sent it or says that it has. Of several that miss one, the party
-/// that has sent the fewest rounds counts. `None` if no party misses a message.
+/// Returns the pair that contains the deviating party if the next round does not come. One of the pair
+/// misses a message; the other has not sent it, or claims to have sent it. If several parties miss a
+/// message, the one that has sent the fewest rounds counts. `None` if no party misses a message.
 #[must_use]
 pub fn judge_progress(progress: [Progress; 3]) -> Option<[usize; 2]> {
     let waiting = (0..3).filter(|&party| progress[party].missing != [false; 2]);

@@ -163,8 +163,8 @@ pub async fn carry(
     generate.pop().unwrap_or_default()
 }
 
-/// Returns two numbers in planes that add up to `x` mod 2^count: one dealt by role 0, one held by roles 1
-/// and 2. Of words of 64 bits, plane 64 is the carry of the sum of shares 0 and 1.
+/// Returns two numbers in planes that add up to `x` mod 2^count: one dealt by role 0, one held by roles
+/// 1 and 2. For words of 64 bits, plane 64 is the carry of the sum of shares 0 and 1.
 pub async fn addends<T: Ring>(context: &mut Context, x: &Shared<T>, count: usize) -> [Vec<Shared<Bits>>; 2] {
     let width = words(x.len());
     let sum = (context.role() == 0).then(|| {

@@ -1,19 +1,20 @@
 //! Disclosure control on shares: which pooled cells of a table may open (spec, section 15i).
 //!
-//! Every owner shares a vector of whole numbers mod 2^64: its rows in each *cell*, its rows in each *bucket*
-//! of the values of each *measure*, and the sum and the sum of squares of each measure. The parties add the
-//! vectors up and decide on shares which cells pass ([`Rule`]). They open nothing. Their result is shares of
-//! one bit for each cell and measure, and of the pooled numbers.
+//! Every owner shares a vector of whole numbers mod 2^64: the number of its rows in each *cell* and in
+//! each *bucket* of the values of each *measure*, and the sum and the sum of squares of each measure.
+//! The parties add the vectors up and decide on shares which cells pass ([`Rule`]). They open nothing.
+//! The result consists of shares of one bit for each cell and measure, and of the pooled numbers.
 //!
-//! A cell passes if it has enough rows of enough owners, and still enough rows without the rows of any one
-//! owner. So an owner that claims rows that it does not have, or that subtracts its own rows from an opened
-//! cell, sees no fewer rows of the others. The test without an owner does not use that owner's numbers, which
-//! is why their range needs no proof.
+//! A cell passes if it has enough rows of enough owners, and if enough rows remain without the rows of
+//! any one owner. So the others have enough rows in an opened cell, even if an owner subtracts its own
+//! rows from it or claims rows that it does not have. The test that leaves out an owner does not use
+//! that owner's numbers, so their range needs no proof.
 //!
 //! A measure passes if, whichever bucket is left out, its other rows pass as a cell. So a column in which
 //! few rows differ from the commonest value does not pass: its sum would count these rows.
 //!
-//! A quantile ([`super::quantiles`]) passes if the rows below it pass as a cell, and the rows above it.
+//! A quantile ([`super::quantiles`]) passes if the rows below it pass as a cell, and the rows above it
+//! pass as a cell, too.
 
 use super::bits::{b2a, not, sign, words};
 use super::input::Inputs;
@@ -26,7 +27,7 @@ use super::{Bits, Context, Ring, Shared, Stage, Xor};
 
 /// Bits of a pooled count in two's complement.
 pub(super) const COUNT_BITS: usize = 40;
-/// Bits of a number of owners in two's complement, less up to 64.
+/// Bits of a number of owners minus a number up to 64, in two's complement.
 const OWNER_BITS: usize = 8;
 /// Number of buckets of a measure.
 pub const BUCKETS: usize = 16;
@@ -101,7 +102,7 @@ impl Rule {
         LANES * (words(self.cells()) + BUCKETS * words(self.measures.len())) + sides
     }
 
-    /// Returns a number of bytes that is more than any round needs, for these owners.
+    /// Returns an upper bound on the bytes of a round with these owners.
     #[must_use]
     pub fn round_limit(&self, owners: usize) -> usize {
         let scales: usize = self.scales.iter().map(|scale| scale.round_limit(owners)).sum();
@@ -202,13 +203,15 @@ pub async fn pattern(
         tested.iter_mut().zip(&found.sides).for_each(|(tested, sides)| tested.append(sides));
     }
     let (passing, empty) = passing(context, rule, &tested).await;
-    // A cell without rows does not pass otherwise, so the two bits are not both set.
+    // The second bit is set only for a cell without rows, which does not pass by the first. So at most
+    // one of the two bits is set.
     let (first, rest) = (words(rule.cells()), words(rule.measures.len()));
     let masks =
         super::bits::planes(&rule.empty_passes.iter().map(|&may| may.into()).collect::<Vec<u64>>(), 1);
     let allowed = |share: &[Bits]| share.iter().zip(&masks).map(|(&bit, &mask)| bit.mul(mask)).collect();
     let cells = passing.slice(0..first).plus(&empty.slice(0..first).map(allowed));
-    // A measure passes without any of its buckets. A quantile has two sides.
+    // A measure must pass without each single one of its buckets, and a quantile must pass on both
+    // sides.
     let mut at = first + BUCKETS * rest;
     let mut conjunctions = vec![passing.slice(first..at).chunks(rest)];
     let mut values = Vec::new();
@@ -230,8 +233,8 @@ pub async fn pattern(
 /// Returns for each tested count whether it passes as a cell, and whether no owner has a row in it.
 async fn passing(context: &mut Context, rule: &Rule, tested: &[Shared<u64>]) -> (Shared<Bits>, Shared<Bits>) {
     let (pooled, width) = (sum(tested), rule.lanes() / LANES);
-    // Signs of the pooled rows less the threshold, of each owner's rows less 1, and of the rows of all other
-    // owners less the required rest.
+    // Signs of three differences: the pooled rows minus the threshold, each owner's rows minus 1, and
+    // the rows of all other owners minus the required rest.
     let less = |shared: Shared<u64>, least: u32| context.plus(shared, u64::from(least).wrapping_neg());
     let first = less(pooled.slice(0..1), rule.first.max(rule.threshold));
     let mut compared =
@@ -241,7 +244,7 @@ async fn passing(context: &mut Context, rule: &Rule, tested: &[Shared<u64>]) -> 
     let signs = sign(context, &Shared::concat(&compared), COUNT_BITS).await;
     let mut bits: Vec<_> = signs.chunks(width).into_iter().map(|below| not(context, below)).collect();
     let holders = bits.drain(1..=tested.len()).collect::<Vec<_>>();
-    // Signs of the number of owners with rows less the required number, and less 1.
+    // Signs of two differences: the number of owners with rows minus the required number, and minus 1.
     let ones = vec![1; holders.len()];
     let owners = b2a(context, &holders, rule.lanes(), [ones.as_slice()]).await;
     let less = |least: u32| context.plus(owners.clone(), u64::from(least).wrapping_neg());

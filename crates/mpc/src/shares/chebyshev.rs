@@ -52,8 +52,8 @@ impl Graph {
         (Self { points, sum, own }, degrees)
     }
 
-    /// Returns the sum of coin times row of the own share of W, or of the next one. W is symmetric, so these
-    /// are also the products with its columns.
+    /// Returns the sum of the rows of this party's own share of W, or of its next share, each row times
+    /// its coin. W is symmetric, so these are also the products with its columns.
     #[must_use]
     pub fn combined(&self, coins: &[Galois<u64>], side: Side) -> Vec<Galois<u64>> {
         let rows = self.sum.chunks(self.points).zip(self.own.chunks(self.points));
@@ -189,7 +189,7 @@ impl Tile<'_> {
         let a: [&[u64]; R] = std::array::from_fn(|row| &self.matrix[place(last.min(self.row + row))]);
         let b: [&[u64]; C] = std::array::from_fn(|column| &self.x[place(self.first + column)]);
         let mut sums = products(lanes, a, b);
-        // Words after the last whole block.
+        // Add the words after the last whole block.
         for (sums, a) in sums.iter_mut().zip(a) {
             for (sum, b) in sums.iter_mut().zip(b) {
                 let left = L::blocks(a).1.iter().zip(L::blocks(b).1);

@@ -11,7 +11,7 @@ use super::round::{Line, Round, Side, Wire};
 use super::{Ring, Shared};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Label of every stream between computing parties.
+/// Label of every stream between parties.
 const LABEL: &str = "shares";
 /// Number of words that are masked at once: their keystream stays in the first-level cache.
 const BLOCK: usize = 512;
@@ -126,7 +126,8 @@ impl Context {
         }
     }
 
-    /// Returns the context with a log of statements: the operations add what their senders must prove.
+    /// Returns the context with a log of statements: the operations add the statements that their
+    /// senders must prove.
     #[must_use]
     pub fn with_log(mut self, log: Log) -> Self {
         self.log = Some(log);
@@ -223,7 +224,8 @@ impl Context {
         Step { line: self.line.clone(), keys: Arc::clone(&self.keys), label }
     }
 
-    /// Returns this party's shares of a public number, which is the share 0 of role 0.
+    /// Returns this party's shares of a public number. Share 0, at role 0, is the number; the other
+    /// shares are 0.
     #[must_use]
     pub fn public<T: Ring>(&self, words: &[T]) -> Shared<T> {
         let zeros = || vec![T::default(); words.len()];
@@ -269,8 +271,8 @@ impl Step {
         if let Some(stream) = self.keys.taped.stream(side, &self.label[..10], self.line.wire().rounds()) {
             return stream;
         }
-        // The label does not contain the side, because the other holder of the key has it on its other
-        // side.
+        // The label does not contain the side, because the other holder of the key holds it on the
+        // opposite side.
         self.keys.stream(side, &self.label[..10])
     }
 

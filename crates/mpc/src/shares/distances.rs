@@ -1,8 +1,8 @@
 //! Hamming distances of all pairs, and their bits.
 //!
-//! H = p_i + p_j - 2 <b_i, b_j> mod 2^16, where p is the number of ones. The pairs are stored in *tiles*
-//! of 64 x 64 points, those on and below the diagonal. Entry 64 j + i of tile (J, I), I <= J, is the pair
-//! of point j of block J and point i of block I. So 64 lanes of bits are 64 points i.
+//! H = p_i + p_j - 2 <b_i, b_j> mod 2^16, where p is the number of ones. The pairs are stored in
+//! *tiles* of 64 x 64 points, those on and below the diagonal. Entry 64 j + i of tile (J, I), I <= J,
+//! is the pair of point j of block J and point i of block I. So the 64 lanes of a word are 64 points i.
 
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
         let columns = 0..(j + 1) * block;
         let held = codes.own[rows.clone()].iter().zip(&codes.next[rows.clone()]);
         let sum: Vec<u16> = held.map(|(a, b)| a.wrapping_add(*b)).collect();
-        // (own + next) own' + own next', for 64 points and all points of this block and the blocks before
-        // it.
+        // Compute (own + next) own' + own next', for 64 points and all points of this block and the
+        // blocks before it.
         let one = product(&sum, &codes.own[columns.clone()], bits);
         let two = product(&codes.own[rows], &codes.next[columns], bits);
         let width = (j + 1) * LANES;
@@ -69,9 +69,9 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
     distances
 }
 
-/// Computes the same distances from the parts of all owners, in the order of their places, each with its
-/// rows x `points`. Sends nothing. Between two points of one owner, the row of the later point counts. The
-/// distance of a point from itself is 0.
+/// Computes the same distances from the parts of all owners, and sends nothing. The parts come in the
+/// order of the owners' places; each has the owner's rows x `points`. Between two points of one owner,
+/// the row of the later point counts. The distance of a point from itself is 0.
 #[must_use]
 pub fn added(parts: &[Shared<u16>], points: usize) -> Shared<u16> {
     let rows = |(owner, part): (usize, &Shared<u16>)| {

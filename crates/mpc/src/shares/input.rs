@@ -1,9 +1,9 @@
 //! Input that owners share, and the check that the parties hold the same copies of it.
 //!
-//! An owner shares the bits of its codes and of its labels, one-hot for *all* rows, by exclusive or. Any
-//! words that it sends are bits, so the parties do not have to check their range. So no party can blame an
-//! owner with a false result of such a check. The parties convert the bits to integers themselves
-//! ([`integers`]).
+//! An owner shares bits by exclusive or: those of its codes, and those of its labels, one-hot for *all*
+//! rows. Any words that it sends are bits, so the parties do not check their range, and no party can
+//! blame an owner with a false result of such a check. The parties convert the bits to integers
+//! themselves ([`integers`]).
 //!
 //! One share is sent as words, to two parties; the others are sent as seeds. Before any party gets a
 //! share, each owner announces hashes of all three of its shares to all parties ([`Announced`]). Each
@@ -100,8 +100,9 @@ pub fn parcel_bytes(rows: usize, width: usize, classes: usize, place: usize, par
 }
 
 /// Makes the parcels for parties 0, 1 and 2 from fresh randomness: two seeds of shares, and a salt.
-/// Without the salt, the party with the two seeds could guess inputs and test them against the hash of the
-/// third share. `place` is the owner's place: owners take turns in the share that is sent as words.
+/// Without the salt, the party with the two seeds could guess inputs and test them against the hash of
+/// the third share. `place` is the owner's place. It decides which share is sent as words, so that
+/// owners take turns.
 #[must_use]
 pub fn parcels(
     codes: &Codes,
@@ -210,8 +211,8 @@ impl<T: Ring> Pair<T> {
     }
 }
 
-/// Returns the shares of party `number` of the input of an owner of `rows` rows, or `None` if the parcel
-/// is malformed.
+/// Returns the shares that party `number` gets from an owner of `rows` rows, or `None` if the parcel is
+/// malformed.
 #[must_use]
 pub fn unpack(
     parcel: &[u8],

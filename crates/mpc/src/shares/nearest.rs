@@ -1,18 +1,18 @@
 //! The exact k nearest points of every point, by radix selection on secret thresholds.
 //!
-//! Point i is lane i, and its candidates j are items. The selection goes through the bits of the key, from
-//! the highest on. It counts the remaining candidates whose bit is 0. If these and all chosen points are
-//! fewer than k, they are chosen and the others remain candidates. Otherwise they remain candidates and
-//! the others are dropped. In the end, all candidates of a point have the same key. The lower index wins a
-//! tie: a binary tree over the items counts these candidates, and a secret path from its root leads to the
-//! last one that is chosen.
+//! Point i is lane i, and its candidates j are items. The selection goes through the bits of the key,
+//! from the highest on. It counts the remaining candidates whose bit is 0. If these candidates and the
+//! chosen points together are fewer than k, these candidates are chosen and the others remain.
+//! Otherwise these candidates remain and the others are dropped. In the end, all candidates of a point
+//! have the same key. The lower index wins a tie: a binary tree over the items counts these candidates,
+//! and a secret path from its root leads to the last one that is chosen.
 
 use super::bits::{Adder, add, not};
 use super::primitives::{LANES, multiply, product_by, reshare_products};
 use super::{Bits, Context, Ring, Shared, Xor};
 
-/// Returns planes of 64 lanes that mark whether point i has chosen item j, row j after row j. `keys` are
-/// the planes of the key, highest first, of the same shape.
+/// Returns planes of 64 lanes that mark whether point i has chosen item j, one row for each j. `keys`
+/// are the planes of the key, highest first, of the same shape.
 pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize, k: usize) -> Shared<Bits> {
     let width = points.div_ceil(LANES);
     // Enough bits for a count of all points and a sign.
@@ -42,7 +42,7 @@ pub async fn nearest(context: &mut Context, keys: &[Shared<Bits>], points: usize
     state.first_candidates(context).await
 }
 
-/// Returns a public matrix of bits: every item is a candidate of every point except itself.
+/// Returns a public matrix of bits: every item is a candidate of every point except the item itself.
 fn others(points: usize, width: usize) -> Vec<Bits> {
     let mut bits = vec![Xor(0); points * width];
     for (item, row) in bits.chunks_mut(width).enumerate() {
@@ -63,8 +63,8 @@ struct Selection {
 }
 
 impl Selection {
-    /// For each point, counts the candidates that come first, with a bit in `low`. If they are too few,
-    /// chooses them; otherwise drops the others.
+    /// For each point, counts the candidates that come first, with a bit in `low`. If these are too
+    /// few, chooses them; otherwise drops the others.
     async fn narrow(&mut self, context: &mut Context, low: &Shared<Bits>) {
         let count = population(context, low.clone(), &self.missing, self.width).await;
         // 1 if the count is below 0: too few.
@@ -97,7 +97,7 @@ impl Selection {
             let below = &levels[height - 1];
             let nodes = path.len() / width;
             let left: Vec<_> = below.iter().map(|plane| children(plane, 0, nodes, width)).collect();
-            // The path begins at the root in public.
+            // The path begins at the root, which is public.
             let mut count = if height == depth { left } else { at_path(context, &path, &left, width).await };
             count.push(Shared::zeros(width));
             self.missing.truncate(height + 1);
@@ -124,7 +124,7 @@ impl Selection {
     }
 }
 
-/// Returns the changes of the missing number of each point if `count` replaces it.
+/// Returns the change of each point's missing number if `count` replaces this number.
 fn changes(count: &[Shared<Bits>], missing: &[Shared<Bits>]) -> Vec<Shared<Bits>> {
     count.iter().zip(missing).map(|(count, missing)| count.plus(missing)).collect()
 }

@@ -1,8 +1,8 @@
 //! Reciprocals of the degrees by Newton's iteration. The result equals
 //! [`crate::propagation::integer::reference`] bit for bit.
 //!
-//! The leading bit of each degree is found on bits. Its value scales the degree to 28 bits, m in [1/2, 1).
-//! There a fixed start is good enough for three steps.
+//! The leading bit of each degree is found on shared bits. Its value scales the degree to 28 bits, m in
+//! [1/2, 1). In this range, three steps from a fixed start are enough.
 
 use super::balance;
 use super::bits::{Adder, a2b, b2a};

@@ -1,5 +1,6 @@
-//! Output. Little information leaves, on purpose: the class of the largest score, and each score in steps
-//! of 2^-6 of the sum of its row. Finer scores, or scores multiplied by a degree, would reveal distances.
+//! Output, which deliberately reveals little: the class of the largest score, and each score in steps
+//! of 2^-6 of the sum of its row. Finer scores, or scores multiplied by a degree, would reveal
+//! distances.
 //!
 //! Labels are found by a tournament, quotients by long division with one bit per round of comparisons. The
 //! result equals [`crate::propagation::integer::reference::coarse`] bit for bit.

@@ -22,20 +22,22 @@ use crate::propagation::integer::{Plan, Settings, WEIGHT_BITS};
 pub enum Outcome {
     /// This party's shares of the output of all points.
     Sealed(Sealed),
-    /// Owners that cheat, by their place in the inputs: their share does not match their announcement, or
-    /// they have sent parties different announcements.
+    /// Owners that cheat, by their place in the inputs: their share does not match their announcement,
+    /// or they have sent different announcements to different parties.
     Cheats(Vec<usize>),
     /// The party on this side has, or claims to have, a different announcement than the other two. It must
     /// name the owner. Nothing was computed.
     Alone(Side),
     /// Data from this side contradict this party's data: one of the three parties deviates.
     Doubt(Side),
-    /// A check at this place fails, of a proof or of an opened share: one of the three parties deviates.
+    /// The check of a proof or of an opened share fails at this place: one of the three parties
+    /// deviates.
     Fails(Place),
 }
 
-/// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages to
-/// the other two parties. It is compiled in this package, which is optimised.
+/// Returns the program of one party, ready to be driven. If it `proves`, it proves each of its messages
+/// to the other two parties. The code is compiled in this package, because this package is optimised in
+/// every profile.
 #[must_use]
 pub fn boxed(context: Context, plan: Plan, inputs: Vec<Inputs>, proves: bool) -> Part<'static, Outcome> {
     proven(context, proves, |context| Box::pin(run(context, plan, inputs)))
@@ -58,8 +60,7 @@ pub(super) fn proven(
 
 /// Compares the owners' announcements.
 ///
-/// # Errors
-/// The end of the computation if they are not the same at all parties.
+/// # Errors The end of the computation if the announcements are not the same at all parties.
 pub(super) async fn compared(context: &Context, inputs: &[Inputs]) -> Result<(), Outcome> {
     match compare(context, inputs).await {
         Copies::Same => Ok(()),
@@ -127,8 +128,8 @@ const AT_ONCE: usize = 1 << 20;
 /// Largest number of steps for the shuffle of a matrix.
 const MOST_STEPS: usize = 16;
 
-/// Returns the rows of a square matrix that are shuffled at once, step after step. So only a small part of
-/// a large matrix is in memory more than once.
+/// Returns the rows of a square matrix that are shuffled at once, step after step. With these steps,
+/// only a small part of a large matrix is in memory more than once.
 #[must_use]
 pub fn steps(points: usize) -> Vec<Range> {
     let count = (points * points).div_ceil(AT_ONCE).clamp(1, MOST_STEPS);
@@ -146,8 +147,9 @@ pub fn memory(points: usize, classes: usize, settings: &Settings) -> u64 {
     input.max(memory_after_input(points, classes, settings.k))
 }
 
-/// Returns the largest number of bytes that proofs add: statements that wait, and products of the graph.
-/// Measured as the memory of `cargo bench --bench shares -- proofs`, less that of `-- whole`.
+/// Returns the largest number of bytes that proofs add: statements that wait, and products of the
+/// graph. The numbers were measured as the memory of `cargo bench --bench shares -- proofs`, less that
+/// of `-- whole`.
 #[must_use]
 pub fn memory_of_proofs(points: usize, classes: usize, settings: &Settings) -> u64 {
     let per_point = 25_000 + 90 * classes as u64 * settings.steps as u64;
@@ -164,7 +166,7 @@ pub fn memory_of_distances(points: usize, classes: usize, settings: &Settings) -
     input.max(memory_after_input(points, classes, settings.k))
 }
 
-/// Returns the number of words of the graph that are shuffled at once, or more.
+/// Returns the number of words of the graph that are shuffled at once, or a larger number.
 fn at_once(points: u64) -> u64 {
     let square = points * points;
     square.min(AT_ONCE as u64).max(square / MOST_STEPS as u64)

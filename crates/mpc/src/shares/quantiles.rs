@@ -1,15 +1,16 @@
 //! Quantiles on shares (spec, section 15i): for each list of counts, the first value such that enough rows
 //! have that value or a smaller one.
 //!
-//! Every owner shares a histogram, its rows with each value. The parties look for the value from its highest
-//! digit to its lowest, up to 16 values of a digit at a time. They compare the pooled rows below each value
-//! of the digit with the rank, and select the block of that digit *on shares*. So no party sees a digit, and
-//! nothing opens on the way.
+//! Every owner shares a histogram: the number of its rows with each value. The parties look for the
+//! value from its highest digit to its lowest, up to 16 values of a digit at a time. They compare the
+//! pooled rows below each value of the digit with the rank, and select the block of that digit *on
+//! shares*. So no party sees a digit, and nothing opens on the way.
 //!
-//! With the pooled block each party also selects that of each owner. So at the end it has shares of each
-//! owner's rows below the value and above it, and [`super::cells`] can test both sides like cells. An owner
-//! could choose its numbers such that the path depends on few rows of others. Therefore the parties also test
-//! on shares that each count on the path is one of rows: at least 0 and at most 2^24.
+//! With the pooled block, each party also selects the block of each owner. So at the end it has shares
+//! of the numbers of each owner's rows below the value and above it, and [`super::cells`] can test both
+//! sides like cells. An owner could choose its numbers such that the path depends on few rows of the
+//! others. Therefore the parties also test on shares that each count on the path is a count of rows: at
+//! least 0 and at most 2^24.
 
 use super::bits::{b2a, not, sign, words};
 use super::cells::COUNT_BITS;
@@ -30,7 +31,7 @@ const MOST_ROWS: u64 = 1 << 24;
 pub struct Scale {
     /// Number of bits of a value, at least 1.
     pub bits: u32,
-    /// For each measure, the histograms whose sum it is.
+    /// For each measure, the histograms that add up to its own.
     pub measures: Vec<Vec<usize>>,
 }
 
@@ -41,7 +42,7 @@ impl Scale {
         QUANTILES.len() * self.measures.len()
     }
 
-    /// Returns the number of lanes of a quantile each, in whole words.
+    /// Returns the number of lanes with one quantile each, in whole words.
     #[must_use]
     pub fn lanes(&self) -> usize {
         LANES * words(self.quantiles())
@@ -53,7 +54,7 @@ impl Scale {
         (owners * self.quantiles()) << self.bits
     }
 
-    /// Returns a number of bytes that is more than any round needs, for these owners.
+    /// Returns an upper bound on the bytes of a round with these owners.
     #[must_use]
     pub fn round_limit(&self, owners: usize) -> usize {
         8 * owners * self.lanes() * (LANES + (1 << self.bits))
@@ -72,7 +73,7 @@ pub(super) struct Found {
 
 /// Shares of one owner on the path.
 struct Path {
-    /// Blocks of the values that are left: for each measure at first, then for each quantile.
+    /// Blocks of the remaining values: at first for each measure, then for each quantile.
     blocks: Shared<u64>,
     /// Rows below the block of each quantile.
     below: Shared<u64>,

@@ -124,7 +124,7 @@ macro_rules! rings {
 
 rings!(u16, u64);
 
-/// Shares of a vector that one party holds: the share with the party's number, and the next one.
+/// Shares of a vector that one party holds: the share with the party's number, and the next share.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Shared<T> {
     /// Share i, at party i.

@@ -1,9 +1,9 @@
-//! Rounds: a program waits for nothing else.
+//! Rounds. A program waits only for the end of a round.
 //!
-//! In a round, each party sends one sequence of bytes to each of the other two, and continues when both of
-//! theirs have arrived. All three run the same program, so messages need no names: data are read in the
-//! order of sending. If a length differs, some party deviates. The fault is recorded ([`Wire::fault`]),
-//! missing data are read as zeros, and the driver stops before it sends anything.
+//! In a round, each party sends one sequence of bytes to each of the other two, and continues when it
+//! has the sequences of both. All three run the same program, so messages need no names: data are read
+//! in the order of sending. If a length differs, some party deviates. The fault is recorded
+//! ([`Wire::fault`]), missing data are read as zeros, and the driver stops before it sends anything.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -189,7 +189,7 @@ impl Wire {
         &self.drawn
     }
 
-    /// Records what this party tells at a place, before it sends that.
+    /// Records what this party tells at a place, before the party sends it.
     pub fn account(&mut self, place: Place, account: Account) {
         self.accounts.insert(place, account);
     }

@@ -1,4 +1,4 @@
-//! Row shuffles: they find the edges of each point and hide the point that each edge leads to.
+//! Shuffles of rows. They find the edges of each point, and they hide which point each edge leads to.
 //!
 //! Each row of a matrix is permuted by three permutations in turn. Each permutation is known to one pair
 //! of parties, so no party knows all three (Araki, Furukawa, Ohara, Pinkas, Rosemarin & Tsuchida, *Secure
@@ -34,7 +34,7 @@ impl Secrets {
     }
 }
 
-/// Returns the neighbour that has key `key` too, if role `me` has it.
+/// Returns the neighbour that also has key `key`, if role `me` has this key.
 fn partner(me: usize, key: usize) -> Option<Side> {
     match (key + 3 - me) % 3 {
         0 => Some(Side::Before),
@@ -130,12 +130,13 @@ impl Way {
     }
 }
 
-/// Permutes rows with the permutations of one pair of roles, and shares them anew, in one round. After each
-/// hop, all three roles hold replicated shares again (Laur, Willemson & Zhang, *Round-Efficient Oblivious
-/// Database Manipulation*, ISC 2011), so that each message can be proved.
+/// Permutes rows with the permutations of one pair of roles, and reshares the rows, in one round. After
+/// each hop, all three roles hold replicated shares again (Laur, Willemson & Zhang, *Round-Efficient
+/// Oblivious Database Manipulation*, ISC 2011), so that each message can be proved.
 ///
-/// With key k, role k and role k - 1 draw r_1, r_2 and so the new share y_k = r_1 + r_2. Role k - 1 sends
-/// y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, role k sends it y_(k+1) = pi(x_(k+1)) - r_2.
+/// From key k, role k and role k - 1 draw r_1 and r_2, which give the new share y_k = r_1 + r_2.
+/// Role k - 1 sends y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, and role k sends
+/// y_(k+1) = pi(x_(k+1)) - r_2 to role k + 1.
 async fn hop<T: Shuffled>(
     context: &mut Context,
     x: Arc<Shared<T>>,
@@ -181,7 +182,7 @@ async fn hop<T: Shuffled>(
     });
     context.round().await;
     if let Some(log) = context.log() {
-        // The coins of the words before the hop are those after it, permuted back.
+        // The coins of the words before the hop are those of the words after the hop, permuted back.
         let (pi, back) = (Arc::clone(pi), way.other());
         let permute = Arc::new(move |coins: &[u64]| back.permute(&pi, coins));
         // Masks are drawn again when they are needed, because there is not enough memory to keep them.

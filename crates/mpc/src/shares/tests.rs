@@ -24,7 +24,7 @@ fn share<T: Ring>(values: &[T], seed: u8) -> [Shared<T>; 3] {
     std::array::from_fn(|party| Shared { own: shares[party].clone(), next: shares[(party + 1) % 3].clone() })
 }
 
-/// Checks that both holders of each share hold the same, and returns the sum of the shares.
+/// Checks that the two holders of each share have the same words, and returns the sum of the shares.
 fn opened<T: Ring>(held: &[Shared<T>; 3]) -> Vec<T> {
     for party in 0..3 {
         assert!(held[party].next == held[(party + 1) % 3].own, "share {} at both", (party + 1) % 3);

@@ -8,11 +8,10 @@
 //! floor(v / 2^g) = floor(s / 2^g) + floor(v_2 / 2^g) + carry - wrap 2^(64-g)
 //! ```
 //!
-//! Here carry is the carry of the low g bits of s + v_2. The top bit of v is 0, so wrap = 1 exactly if a top
-//! bit of s or v_2 is set. Both are computed on bits. The complements of the top bits are one more plane.
-//!
-//! Role 0 deals all 64 bits of v_0 + v_1, and the carry above them. It must prove each of them, and from
-//! these also follows floor(s / 2^g).
+//! Here carry is the carry of the low g bits of s + v_2. The top bit of v is 0, so wrap = 1 exactly if
+//! a top bit of s or v_2 is set. The carry and the wrap are computed on bits. The complements of the
+//! top bits are one more plane. Role 0 deals all 64 bits of v_0 + v_1, and the carry above them. Role 0
+//! must prove each of these bits, and floor(s / 2^g) follows from them.
 
 use super::bits::{addends, b2a_part, carry, not};
 use super::primitives::{in_thirds, multiply_all, reshare_proved};

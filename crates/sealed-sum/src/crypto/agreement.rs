@@ -14,7 +14,7 @@ pub struct EphemeralSecret {
     public: [u8; 32],
 }
 
-/// Error if the other side's key is a point of small order: anyone could compute the shared secret.
+/// Error: the other side's key is a point of small order, so anyone could compute the shared secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("x25519 key is of small order")]
 pub struct LowOrder;
@@ -72,7 +72,7 @@ impl Key {
         &self.0
     }
 
-    /// Returns it as the key of streams.
+    /// Returns this key in the form that streams use.
     #[must_use]
     pub fn shared(self) -> SharedKey {
         Arc::new(self.0)

@@ -1,5 +1,5 @@
-//! Serde for byte arrays longer than 32, serde's own limit: N raw bytes without a length, as bincode
-//! writes `[u8; 32]`.
+//! Serialises byte arrays that are longer than 32, the limit of serde itself. The result is N raw bytes
+//! without a length, as bincode writes `[u8; 32]`.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeTuple;

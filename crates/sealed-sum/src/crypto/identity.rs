@@ -4,9 +4,9 @@
 //! multihash (0x00, length 0x24) of the protobuf message {1: Ed25519 (1), 2: the 32 key bytes}
 //! (<https://github.com/libp2p/specs/blob/master/peer-ids/peer-ids.md>).
 //!
-//! A signature never covers the bare message. It covers
-//! `"flyswarm/5 signature" || 0x00 || LE u64 length of context || context || message`. So a signature made
-//! for one purpose is not valid for another, and none is valid as a signature of libp2p's own handshake.
+//! A signature never covers the bare message. It covers `"flyswarm/5 signature" || 0x00 || LE u64
+//! length of context || context || message`. So a signature made for one purpose is not valid for
+//! another, and it is never valid in libp2p's own handshake.
 
 mod file;
 
@@ -64,7 +64,7 @@ impl Identity {
         Signature(self.0.sign(&signed_bytes(context, message)).to_bytes())
     }
 
-    /// Returns the secret scalar a of the key pair: the public point is a B.
+    /// Returns the secret scalar a of the key pair: the public point is a times the base point B.
     pub(super) fn scalar(&self) -> Zeroizing<Scalar> {
         Zeroizing::new(self.0.to_scalar())
     }
@@ -86,19 +86,19 @@ fn signed_bytes(context: &[u8], message: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
-/// Reason why bytes or a text are not a [`PublicKey`]. No data was changed.
+/// Reason why bytes or a text are not a [`PublicKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not the canonical encoding of a point on the curve.
+    /// The bytes are not the canonical encoding of a point on the curve.
     #[error("key {0} is not a point of Ed25519")]
     NotAPoint(String),
-    /// A point of order 1, 2, 4 or 8: anyone can sign for it.
+    /// The key is a point of order 1, 2, 4 or 8: anyone can sign for it.
     #[error("key {0} is of small order")]
     SmallOrder(String),
-    /// Not base58btc.
+    /// The text is not base58btc.
     #[error("peer id {0:?} is not base58")]
     NotBase58(String),
-    /// Base58, but not of an Ed25519 identity multihash.
+    /// The text is base58, but it does not encode an Ed25519 identity multihash.
     #[error("peer id {0:?} is not that of an Ed25519 key (it would begin with 12D3KooW)")]
     NotEd25519(String),
 }

@@ -11,8 +11,9 @@
 //! | 32 bits | 1,431,655,765 | 67,108,863 | 4,194,303 |
 //! | 64 bits | 6.1 10^18 | 2.8 10^17 | 1.8 10^16 |
 //!
-//! Words of 512 bits ([`Wide`]) hold sums that need more than 64 bits. Split into several words, such a sum
-//! would show the carries between the peers' parts, which say more than the sum.
+//! Words of 512 bits ([`Wide`]) hold sums that need more than 64 bits. If such a sum were split into
+//! several words, it would show the carries between the peers' parts, and these reveal more than the
+//! sum.
 
 use std::borrow::BorrowMut;
 
@@ -44,7 +45,7 @@ const WIDE: usize = 64;
 pub struct Wide([u64; WIDE / 8]);
 
 impl Wide {
-    /// Returns the words in these bytes. Bytes of a part of a word at the end do not count.
+    /// Returns the words in these bytes. An incomplete word at the end is ignored.
     #[must_use]
     pub fn all(bytes: &[u8]) -> Vec<Self> {
         bytes.as_chunks().0.iter().map(|&bytes| Self::from_le_bytes(bytes)).collect()
@@ -56,7 +57,7 @@ impl Wide {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Makes a word of its bytes, the lowest first.
+    /// Makes a word from its bytes, the lowest first.
     #[must_use]
     pub fn from_le_bytes(bytes: [u8; WIDE]) -> Self {
         let mut limbs = [0; WIDE / 8];

@@ -1,6 +1,7 @@
-//! Publicly verifiable secret sharing (Schoenmakers, "A simple publicly verifiable secret sharing scheme",
-//! CRYPTO 1999), with the peers' identities as keys. Every peer can check every share of a deal, although
-//! only its holder can open it. So no dealer can give one peer a wrong share that the others cannot see.
+//! Publicly verifiable secret sharing (Schoenmakers, "A simple publicly verifiable secret sharing
+//! scheme", CRYPTO 1999), with the peers' identities as keys. Every peer can check every share of a
+//! deal, although only the holder of a share can open it. So if a dealer gives one peer a wrong share,
+//! all peers notice.
 //!
 //! B is the base point of Ed25519, l its order, A_c = a_c B the key of the holder at place c, and
 //! A'_c = 8 A_c. The dealer draws a polynomial f of degree below the threshold t over the integers mod l.
@@ -13,9 +14,10 @@
 //! | proof of opened shares | k; R = k B and k S for each share; e = H(..., Y, S, R); z = k + 8 e a_c: e and z |
 //! | secret | 8 (sum of weight_c S_c) = 64 f(0) B, from any t opened shares |
 //!
-//! A verifier computes the W and R again, from z and e, and compares the hash. The hashes contain the
-//! context, which names session, view, slot and dealer. Without this a dealer could copy the deal of
-//! another one, for example of a view that failed, and learn its secret when the copy is opened.
+//! A verifier recomputes W and R from z and e, and compares the hash. The hashes contain the context,
+//! which names session, view, slot and dealer. Without the context, a dealer could copy another
+//! dealer's deal, for example from a failed view, and would learn that dealer's secret when the copy is
+//! opened.
 //!
 //! Points may have a part of small order, because a liar can choose its key, its shares, and also its
 //! opened shares. The factors of 8 remove such parts: all peers compute the same secret from any t shares.
@@ -41,20 +43,20 @@ pub type Point = [u8; 32];
 pub struct Dealt {
     /// Sealed shares, in the order of the keys.
     pub shares: Vec<Point>,
-    /// Hash that the proof answers, a scalar.
+    /// Challenge of the proof: a hash, read as a scalar.
     pub challenge: [u8; 32],
-    /// Coefficients of the answering polynomial, as many as the threshold.
+    /// Coefficients of the polynomial that answers the challenge, as many as the threshold.
     pub responses: Vec<[u8; 32]>,
 }
 
-/// Opened shares of one holder, of several deals, with one proof for all.
+/// Opened shares of one holder from several deals, with one proof for all of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opened {
     /// Opened shares, in the order of the deals.
     pub shares: Vec<Point>,
-    /// Hash that the proof answers, a scalar.
+    /// Challenge of the proof: a hash, read as a scalar.
     pub challenge: [u8; 32],
-    /// Answer, a scalar.
+    /// Answer to the challenge, a scalar.
     pub response: [u8; 32],
 }
 
@@ -80,8 +82,9 @@ pub fn deal(
     deal_polynomial(keys, &polynomial, context)
 }
 
-/// Deals the secret of this polynomial. The proof draws nothing: its polynomial r follows from the dealt one
-/// and from everything that the challenge depends on, so no r serves two challenges.
+/// Deals the secret of this polynomial. The proof uses no random numbers: its polynomial r is derived
+/// from the dealt polynomial and from everything that the challenge depends on. So two challenges never
+/// share one r.
 fn deal_polynomial(keys: &[PublicKey], polynomial: &[Scalar], context: &[u8]) -> (Zeroizing<Point>, Dealt) {
     let of = |polynomial: &[Scalar]| -> Vec<Point> {
         let share = |(place, key)| (base(key) * value(polynomial, place)).compress().to_bytes();
@@ -122,8 +125,8 @@ pub fn is_sound(keys: &[PublicKey], threshold: usize, context: &[u8], dealt: &De
     deal_challenge(keys, threshold, context, &dealt.shares, &masks) == challenge
 }
 
-/// Opens this identity's sealed share of each deal, and proves that they are right. Returns `None` if a
-/// sealed share is not a point, which [`is_sound`] excludes.
+/// Opens this identity's sealed share of each deal, and proves that the opened shares are right.
+/// Returns `None` if a sealed share is not a point, which [`is_sound`] excludes.
 #[must_use]
 pub fn open(identity: &Identity, context: &[u8], sealed: &[Point]) -> Option<Opened> {
     let points = sealed.iter().map(point).collect::<Option<Vec<_>>>()?;
@@ -131,7 +134,7 @@ pub fn open(identity: &Identity, context: &[u8], sealed: &[Point]) -> Option<Ope
     let inverse = Zeroizing::new(secret.invert());
     let opened: Vec<_> = points.iter().map(|point| point.mul_by_cofactor() * *inverse).collect();
     let shares: Vec<_> = opened.iter().map(|share| share.compress().to_bytes()).collect();
-    // The nonce follows from the seed and from everything that the challenge depends on.
+    // The nonce is derived from the seed and everything that the challenge depends on.
     let hash = start("release nonce", context).chain_update(*identity.seed());
     let nonce = Zeroizing::new(scalar(
         sealed.iter().chain(&shares).fold(hash, |hash, point| hash.chain_update(point)),

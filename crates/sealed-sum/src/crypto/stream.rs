@@ -1,12 +1,13 @@
-//! Pseudo-random stream, the only one of the project (spec, section "Streams").
+//! The only kind of pseudo-random stream in the project (spec, section "Streams").
 //!
 //! `Stream(key, label, params)` is the keystream of AES-256 in counter mode (NIST SP 800-38A, big-endian
 //! counter block from 0) under HKDF-SHA256(salt = "flyswarm/5", ikm = key, info = label || 0x00 ||
 //! params). It makes masks, the rows of the lifting matrix and all other data that peers must be able to
 //! reproduce. A (key, label, params) triple masks only one vector.
 //!
-//! Masks are most of the computation of a sealed sum, and processors have instructions for AES. They are
-//! detected at run time; without them, slower constant-time software is used. See `benches/sealed_sum.rs`.
+//! Most of the computation of a sealed sum goes into masks. If the processor has instructions for AES,
+//! they are detected at run time and used; otherwise slower constant-time software is used. See
+//! `benches/sealed_sum.rs`.
 
 use aes::Aes256;
 use ctr::cipher::{InnerIvInit, KeyInit, StreamCipher, StreamCipherSeek};
@@ -71,7 +72,7 @@ impl Stream {
     }
 
     /// Returns a uniform integer in `0..n`, by rejection: 32-bit words `v` at or above the largest
-    /// multiple of `n` are skipped, and the first other word gives `v mod n`.
+    /// multiple of `n` up to 2^32 are skipped, and the first other word gives `v mod n`.
     ///
     /// # Panics
     /// If `n` is 0.

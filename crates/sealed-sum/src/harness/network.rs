@@ -1,8 +1,8 @@
-//! Laboratory of the tests for whole nodes, built on the simulator's engine: random delays, crashes at
-//! any action, cut links and restarts.
+//! Simulated network in which tests run whole nodes, built on the simulator's engine: random delays,
+//! crashes at any action, cut links and restarts.
 //!
-//! The seed determines everything. After each run [`Network::check`] checks the safety properties of all
-//! that was sent and opened, after any faults.
+//! The seed determines everything. After each run [`Network::check`] checks the safety properties for
+//! all data that was sent and opened.
 
 mod seen;
 
@@ -38,7 +38,7 @@ pub enum Fault {
     Crash(Peer),
     /// The process starts, if it does not run.
     Restart(Peer),
-    /// A crash that takes the disk as well.
+    /// The process ends, and its disk is erased.
     Wipe(Peer),
     /// The link is cut.
     Cut(Peer, Peer),
@@ -57,12 +57,12 @@ pub type Hold = Box<dyn Fn(Peer, Peer, &Message) -> bool>;
 /// Rule that replaces messages: `(sender, receiver, message)`.
 pub type Rewrite = Box<dyn FnMut(Peer, Peer, &Message) -> Option<Message>>;
 
-/// Surroundings of the nodes, and the log of their actions.
+/// Everything around the nodes, and the log of their actions.
 pub struct Lab {
     identities: Vec<Identity>,
     session: Arc<Settings>,
     words: Vec<u64>,
-    /// Task of each peer, instead of sums of numbers; empty for those sums.
+    /// Task of each peer. If empty, every peer sums fixed numbers.
     tasks: Vec<Arc<dyn Task>>,
     random: Stream,
     /// Shortest and longest delay of any message, job or notice, in microseconds.
@@ -75,7 +75,8 @@ pub struct Lab {
     pub kill_at: Option<(Peer, u32, Stage)>,
     /// Faults to inject, each with the number of frames that are sent before it.
     pub after_frames: Vec<(u64, Fault)>,
-    /// Stops a matching message and all later ones of its stream, until the connection is made anew.
+    /// Stops a matching message and all later ones of its stream, until the connection is
+    /// re-established.
     pub hold: Option<Hold>,
     /// Rule that decides when an opening begins.
     pub rule: OpeningRule,
@@ -101,9 +102,9 @@ pub struct Lab {
     pub travelled: Vec<(Peer, Peer, SumId, Direction, Bytes)>,
     /// Masks that each peer added to each vector.
     streams_used: BTreeMap<(Peer, SumId), Vec<Mask>>,
-    /// Beginnings of views that were sent. A liar may send several of one ballot.
+    /// Beginnings of views that were sent. A liar may send several for one ballot.
     pub begun: BTreeMap<Ballot, Vec<Begun>>,
-    /// Committee members whose shares of the pads of a sum have left.
+    /// Committee members that have sent their shares of the pads of a sum.
     releases: BTreeMap<SumId, BTreeSet<Peer>>,
     /// Vectors that each stream masked.
     masks: BTreeMap<Name, BTreeSet<(Peer, SumId)>>,
@@ -113,7 +114,7 @@ pub struct Lab {
     pub frames: u64,
 }
 
-/// Whole nodes in the laboratory.
+/// Whole nodes with everything around them.
 pub struct Network(Engine<Lab>);
 
 impl std::fmt::Debug for Lab {
@@ -250,7 +251,7 @@ impl World for Lab {
             cut = *left == 0;
         }
         for (_, fault) in due {
-            // Not in the middle of a step: the fault comes directly after it.
+            // The fault comes directly after the current step, never in the middle of it.
             engine.at(now, fault);
         }
         if cut {
@@ -330,7 +331,7 @@ impl Network {
         Self::with_rule(peers, words, timing, seed, OpeningRule::Decided)
     }
 
-    /// Does the same as [`Self::new`] with this rule for openings.
+    /// Makes the network of [`Self::new`] with this rule for openings.
     pub fn with_rule(peers: u8, words: &[u64], timing: Timing, seed: u64, rule: OpeningRule) -> Self {
         let mut identities: Vec<_> = (0..peers).map(|i| Identity::from_seed([i + 1; 32])).collect();
         identities.sort_by_key(Identity::public);
@@ -338,7 +339,8 @@ impl Network {
         Self::of(identities, session, words, Vec::new(), seed, rule)
     }
 
-    /// Does the same as [`Self::new`] with an altered session file, which may break the rules of a session.
+    /// Makes the network of [`Self::new`] with an altered session file, which may break the rules of a
+    /// session.
     pub fn altered(
         peers: u8,
         words: &[u64],
@@ -442,7 +444,7 @@ impl Network {
         self.0.at(Time(ms * 1000), fault);
     }
 
-    /// Runs until no event is left or `ms` have passed, and then checks.
+    /// Runs until no event is left or `ms` have passed, and then checks the safety properties.
     pub fn run(&mut self, ms: u64) {
         self.run_unchecked(ms, |_| false);
         self.check();
@@ -469,7 +471,10 @@ impl Network {
         let wrong: Vec<_> = self.blames.iter().filter(|(by, who, _)| honest(by) && honest(who)).collect();
         assert!(wrong.is_empty(), "an honest peer was blamed: {wrong:?}");
         let openable = self.openable();
-        assert!(openable.values().all(|sums| sums.len() == 1), "two openings of one aggregate: {openable:?}");
+        assert!(
+            openable.values().all(|sums| sums.len() == 1),
+            "one aggregate can be opened twice: {openable:?}"
+        );
         let mut values: BTreeMap<u32, Value> = BTreeMap::new();
         for (_, peer, event) in &self.events {
             if let Event::Opened(value) = event {

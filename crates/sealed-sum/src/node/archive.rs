@@ -26,10 +26,10 @@ use crate::task::{History, Task};
 /// [`Record::name`] replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// Highest ballot promised: this peer acknowledges no lower one any more.
+    /// Highest ballot promised: from now on this peer acknowledges no lower ballot.
     Promised(Ballot),
-    /// Highest view joined: this peer enters no view up to this ballot again, because its masks have been
-    /// used.
+    /// Highest view joined: this peer does not enter views up to this ballot again, because its masks
+    /// have been used.
     Joined(Ballot),
     /// Value acknowledged in this ballot, with the sealed total.
     Accepted(Ballot, SumRecord, #[serde(skip)] Bytes),
@@ -48,7 +48,7 @@ pub enum Record {
     Released(u32, [u8; 32], Vec<Signed<Acknowledgement>>),
     /// Signed items that show that committee members were in a ballot: the highest for each member.
     Traces(Vec<Trace>),
-    /// This peer has lost its state before, and does not vote in this session.
+    /// This peer once lost its state, and does not vote in this session.
     Silent,
 }
 
@@ -205,8 +205,8 @@ impl Archive {
         self.decide();
     }
 
-    /// Notes that the next slot is decided: this peer serves its total to no peer before the slot is
-    /// open, and keeps no copy.
+    /// Notes that the next slot is decided: this peer serves the slot's total to no peer before the
+    /// slot is open, and keeps no copy.
     pub(super) fn decide(&mut self) {
         self.accepted = None;
         self.offered = None;

@@ -43,7 +43,8 @@ pub(super) struct Elections {
     /// Highest ballot counter seen.
     seen: u64,
     proposal: Option<Proposal>,
-    /// Ballot of a proposal that was dropped before another peer's promise came, and the end of its leases.
+    /// Ballot of a proposal that was dropped before any other peer promised it, and the time when its
+    /// leases end.
     dropped: Option<(Ballot, Time)>,
     obligation: Option<Duty>,
     blocked: Option<Blocked>,
@@ -129,8 +130,8 @@ impl Elections {
     }
 
     pub(super) fn greeted(&mut self, now: Time) {
-        // A new peer may make a view possible that was impossible: the wait for a turn starts anew.
-        // Otherwise a new peer delays no turn.
+        // If no view was possible, a new peer may make one possible, so the wait for a turn starts
+        // again. Otherwise a new peer does not delay any turn.
         if self.blocked.is_some() {
             self.idle_since = now;
         }
@@ -169,7 +170,7 @@ impl Elections {
         self.standing.began_nothing(leased, self.ctx.me, lease_ms);
     }
 
-    /// Notes that this peer enters a view. The disk must have this before the peer sends a message in the
+    /// Notes that this peer enters a view. This must be on disk before the peer sends a message in the
     /// view.
     pub(super) fn entered(&mut self, now: Time, view: &View, step: &mut Out) {
         let ballot = view.ballot();
@@ -280,9 +281,9 @@ impl Elections {
         self.blocked = Some(Blocked { since, why, reached });
     }
 
-    /// Returns the time until which other peers may delay this one by mere claims. Such a claim is that
-    /// they continue, or that they have a slot that they do not give. The time suffices for two
-    /// computations of the longest duration.
+    /// Returns the time until which other peers may delay this peer by mere claims: they claim to
+    /// continue, or to have a slot that they then do not send. The time suffices for two computations
+    /// of the longest duration.
     fn patience(&self) -> Time {
         self.went_on.plus_ms(self.ctx.session.timing.compute_ms.saturating_mul(2))
     }
@@ -330,13 +331,13 @@ impl Elections {
                 self.block(now, presence.too_few(), reached);
             }
         } else if std::mem::take(&mut self.alone) {
-            // Enough peers are reachable again: a view is possible, and the wait starts anew.
+            // Enough peers are reachable again: a view is possible, and the wait starts again.
             self.blocked = None;
             self.idle_since = now;
             self.without_view = now;
         }
         if self.others_go_on(at) {
-            // They report when they finish or give up.
+            // The other peers report when they finish or give up.
             self.without_view = now;
         } else if let Some(Blocked { since, why, .. }) = &self.blocked {
             if now >= since.plus_ms(timing.no_quorum_timeout_ms) {
@@ -401,8 +402,8 @@ impl Elections {
         Ok(())
     }
 
-    /// Fetches the slots that the promises of a quorum require, and then begins the view. Returns `None`
-    /// if it can do neither now, for example because too few of the promises are reliable.
+    /// Fetches the slots that the promises of a quorum require, and then begins the view. Returns
+    /// `None` if neither is possible now, for example because too few of the promises are reliable.
     fn begin(&mut self, at: Around<'_>) -> Option<Move> {
         let Around { now, presence, slots, transfer } = at;
         let proposal = self.proposal.as_ref()?;
@@ -440,7 +441,7 @@ impl Elections {
         };
         let open = |peer: Peer| !proposal.promises.contains_key(&peer) && !proposal.refused.contains(&peer);
         if now < proposal.more && basis.gives_way(&self.ctx) && presence.committee().any(open) {
-            // With more promises, marks may not have to give way.
+            // With more promises, fewer marks may have to be ignored.
             return None;
         }
         if resume.is_none()

@@ -39,7 +39,8 @@ pub enum Event {
     Figures(u32, serde_json::Map<String, serde_json::Value>),
     /// The exchange of the view begins, with these roles.
     Exchange(Roles),
-    /// Signed statements show that one of these peers deviates. A third party can check them.
+    /// Signed statements show that one of these peers deviates. A third party can check these
+    /// statements.
     Named(Vec<Peer>, Bytes),
     /// Every slot is committed.
     Finished(Arc<History>),

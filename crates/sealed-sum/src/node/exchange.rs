@@ -1,6 +1,6 @@
-//! The exchange of a view. Some aggregates have vectors that a peer does not compute alone: they come
-//! from messages between the members. The task supplies the machine ([`crate::task::exchange`]); the node
-//! carries its messages without reading them.
+//! The exchange of a view. For some aggregates, a peer does not compute its vector alone: the vector
+//! comes from messages between the members. The task supplies the machine ([`crate::task::exchange`]);
+//! the node carries its messages without reading them.
 //!
 //! An exchange begins when the view needs the vector and this peer is connected to every other
 //! participant. Earlier messages of the participants are kept. The exchange ends with the vector, or ends
@@ -66,7 +66,7 @@ impl ExchangeState {
         Some(Waits { what: Awaited::Exchange, peers, until: None })
     }
 
-    /// Notes that other peers exchange for this slot, and that this peer has no part in it.
+    /// Notes that other peers run the exchange for this slot, without this peer.
     pub(super) fn stand_by(&mut self, slot: u32) {
         self.slot = Some(slot);
     }
@@ -162,8 +162,8 @@ impl ExchangeState {
 
     /// Drops the exchange of a view that is over, because the next view has other members and its own
     /// exchange. The exchange first learns that the suspect is lost, because the view may know this
-    /// first. Its actions on this news have no effect. Returns the slot whose vector came from the
-    /// exchange.
+    /// before the exchange does. The actions with which it answers have no effect. Returns the slot
+    /// whose vector came from the exchange.
     pub(super) fn fail(&mut self, now: Time, reason: Reason, suspect: Option<Peer>) -> Option<u32> {
         let because = matches!(reason, Reason::Lost | Reason::Stalled | Reason::Fault | Reason::Left);
         if let Some(peer) = suspect.filter(|_| because) {

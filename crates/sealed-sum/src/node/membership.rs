@@ -90,9 +90,9 @@ impl Membership {
         if begun.verify(ctx) { Ok(()) } else { Err(Fault::BadSignature("begin")) }
     }
 
-    /// Shows the neighbours that the leader has begun one view in two ways. They end the view for this
-    /// reason too. Otherwise they might hold its end against this peer: a mark that already keeps this peer
-    /// apart from the leader makes this peer's own mark count nothing.
+    /// Shows the neighbours that the leader has begun one view in two ways, so that they end the view
+    /// for this reason too. Otherwise they might mark this peer for ending the view: if an earlier mark
+    /// already keeps this peer apart from the leader, this peer's own mark does not count.
     pub(super) fn show(&self, beginnings: &[Signed<Begun>; 2], presence: &Presence, step: &mut Out) {
         let neighbours = self.view.iter().flat_map(|view| view.place().neighbours());
         for peer in neighbours.filter(|&peer| presence.has(peer)) {
@@ -128,7 +128,8 @@ impl Membership {
             }
         }
         unreached.iter().for_each(|&child| step.output(Event::NeedsConnection(child)));
-        // The time that a silent member gets: a dial after back-off takes longer than `proposal_backoff_ms`.
+        // Wait as long as for a silent member: a dial after back-off takes longer than
+        // `proposal_backoff_ms`.
         let until = now.plus_ms(self.ctx.session.timing.view_timeout_ms);
         let unreached = (!unreached.is_empty()).then_some((unreached, begin, until));
         let committed = basis.duty.committed;
@@ -137,8 +138,8 @@ impl Membership {
         self.view = Some(view);
     }
 
-    /// Returns whether a claim of one of the two peers about the other ends this view, or ended it. It
-    /// does if they are neighbours in the tree. It also does if no mark kept them apart when the view
+    /// Returns whether this view ends, or ended, if one of the two peers accuses the other. This is so
+    /// if they are neighbours in the tree. It is also so if no mark kept them apart when the view
     /// began, and they have other work in common: one of them leads, both are in the committee, or the
     /// slot has an exchange.
     pub(super) fn concerns(&self, ballot: Ballot, author: Peer, suspect: Peer, slot: u32) -> bool {
@@ -176,7 +177,8 @@ impl Membership {
         self.view.take()
     }
 
-    /// Notes that a peer has greeted. If the peer is a child without the view's beginning, it gets it now.
+    /// Notes that a peer has greeted. If the peer is a child without the view's beginning, it now gets
+    /// the beginning.
     pub(super) fn greeted(&mut self, now: Time, peer: Peer, step: &mut Out) {
         if let Some((unreached, begin, _)) = &mut self.part.unreached
             && unreached.remove(&peer)
@@ -198,7 +200,7 @@ impl Membership {
         self.unreached().map(|(_, until)| until)
     }
 
-    /// Returns a child that could not be reached in time.
+    /// Returns a child that did not become reachable in time.
     pub(super) fn overdue(&self, now: Time) -> Option<Peer> {
         self.unreached().filter(|(_, until)| now >= *until).and_then(|(peers, _)| peers.first().copied())
     }

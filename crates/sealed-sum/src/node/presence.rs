@@ -180,7 +180,7 @@ impl Presence {
         if committed >= self.whole {
             self.finished.insert(peer);
         } else {
-            // It has lost its disk since, or has not told the truth.
+            // The peer has lost its disk since it finished, or it has lied.
             self.finished.remove(&peer);
         }
         Ok(())
@@ -284,8 +284,8 @@ impl Presence {
         let names: Vec<_> = gone.map(|&peer| self.ctx.session.name(peer)).collect();
         match &names[..] {
             [] => String::new(),
-            [name] => format!("; {name} has finished the session and left: its result is there"),
-            _ => format!("; {} have finished the session and left: its result is there", names.join(", ")),
+            [name] => format!("; {name} has the result and has left"),
+            _ => format!("; {} have the result and have left", names.join(", ")),
         }
     }
 }

@@ -156,8 +156,8 @@ impl Node {
             return Ok(());
         }
         if self.lifecycle != Lifecycle::Running {
-            // The view cannot continue without this peer. The failure tells the parent so, which then
-            // need not wait.
+            // The view cannot continue without this peer. This failure tells the parent about it, so
+            // that the parent does not wait.
             let slot = begun.item.promises.iter().map(|signed| signed.item.promise.committed).max();
             let (slot, suspect) = (slot.unwrap_or(0), Some(from));
             let failure = Failure { ballot, slot, reason: Reason::Stalled, suspect };
@@ -187,8 +187,8 @@ impl Node {
         self.elections.entered(self.now, &view, &mut self.out);
         self.exchange = ExchangeState::default();
         if begun.item.ballot.proposer == self.ctx.me {
-            // Members that have promised must learn that the view began, even below a peer that passes
-            // nothing on.
+            // Members that have promised must learn that the view began, even if the peer above them
+            // passes nothing on.
             let told = |peer: &Peer| basis.tree.contains(*peer) && !view.place().children.contains(peer);
             let committee = self.presence.committee().filter(|&peer| peer != self.ctx.me && told(&peer));
             committee.for_each(|peer| self.out.send(peer, Message::Begin(begun.clone())));
@@ -233,10 +233,11 @@ impl Node {
             return Ok(());
         }
         if !was_in {
-            // A liar may have begun the view for the author alone. The mark still keeps the pair apart.
+            // A liar may have begun the view for the author alone. The mark still keeps the author and
+            // the suspect apart.
             return self.elections.note_unseen(&signed);
         }
-        // A neighbour that ends the view without a valid reason does not continue either.
+        // A neighbour that ends the view has stopped, even if its reason is not valid.
         let view = self.membership.view().filter(|view| view.ballot() == ballot);
         let quits =
             author == from && view.is_some_and(|view| view.place().neighbours().any(|peer| peer == from));
@@ -257,8 +258,8 @@ impl Node {
         Ok(())
     }
 
-    /// Ends this peer's part in the view because of a member: its parent, unless another is named. A
-    /// leader that names no peer ends its view without a mark.
+    /// Ends this peer's part in the view because of a member. This is the parent, unless `suspect`
+    /// names another member. A leader that names no peer ends its view without a mark.
     pub(super) fn fail_view(&mut self, reason: Reason, suspect: Option<Peer>) {
         let Some(failed) = self.membership.failure(reason, suspect) else { return };
         self.elections.note(&failed);
@@ -284,8 +285,8 @@ impl Node {
     }
 
     fn over(&mut self, ballot: Ballot, author: Peer, reason: Reason, suspect: Option<Peer>) {
-        // The exchange ignores another peer's claim about a third one, unless this peer has lost the
-        // third one too.
+        // The exchange ignores a claim of one peer about another, unless this peer has also lost its
+        // connection to the suspect.
         let seen = suspect.filter(|&peer| author == self.ctx.me || !self.presence.has(peer));
         if let Some(slot) = self.exchange.fail(self.now, reason, seen) {
             self.slots.forget_input(slot);
@@ -315,8 +316,8 @@ impl Node {
         for peer in blamed.into_iter().filter(|&peer| peer != me) {
             self.presence.blame(peer);
             let Some(ballot) = self.membership.ballot() else { continue };
-            // A mark already keeps some members apart from this peer. The view continues with those: its
-            // neighbours would ignore another mark, and would hold the end of the view against this peer.
+            // A mark may already keep the blamed member apart from this peer. Then the view continues:
+            // the neighbours would ignore another mark, and would mark this peer for ending the view.
             if self.membership.concerns(ballot, me, peer, self.membership.slot()) {
                 self.fail_view(Reason::Fault, Some(peer));
             }
@@ -502,10 +503,10 @@ impl Node {
                     }
                 }
                 transfer::Output::Lacks(from, slot) => {
-                    // Blame the peer only for its own claim. For a leader, the claim may come from
-                    // another peer, with `Begin`.
+                    // Blame the peer only for its own claim. The claim that a leader has the slot may
+                    // come from another peer, in a promise with `Begin`.
                     if self.presence.holders(slot).any(|peer| peer == from) {
-                        let text = format!("slot {slot} is not there although it says so");
+                        let text = format!("it claims to have slot {slot}, but does not send it");
                         self.out.blame(from, Fault::BadRecord(text));
                     }
                 }

@@ -37,17 +37,17 @@ pub(super) struct Slots {
 pub(super) enum Contribution {
     /// The vector cannot be made yet, or is being made.
     Later,
-    /// No honest leader sums this slot over these members.
+    /// No honest leader sums this slot with these members.
     Refused,
     Vector(Bytes),
     /// An exchange or a computation must make the vector.
     Missing,
 }
 
-/// Meaning of a slot that another peer has sent.
+/// Outcome of a request for a slot.
 pub(super) enum Fetched {
     Nothing,
-    /// The peer did not give what it claimed to have.
+    /// The peer did not send what it claimed to have.
     Failed,
     /// A decided slot whose vector no later slot needs.
     Bare(Box<Committed>),
@@ -97,7 +97,8 @@ impl Slots {
         self.opening.is_some()
     }
 
-    /// Checks that a new sum of the next slot may start over `members`. Returns the reason if it may not.
+    /// Checks that these `members` may start a new sum of the next slot. The error is the reason why
+    /// they may not.
     pub(super) fn may_sum(&self, members: &[Peer]) -> Result<(), String> {
         #[cfg(any(test, feature = "harness"))]
         if self.ctx.bug == Some(crate::protocol::context::Bug::AnyCrowd) {
@@ -162,8 +163,8 @@ impl Slots {
             return Ok(());
         }
         if self.is_noised(slot) {
-            // On disk before any message that depends on it leaves: a second draw of noise would reveal
-            // more than the privacy budget paid for.
+            // The vector is on disk before any message that depends on it leaves: drawing its noise a
+            // second time would reveal more than the privacy budget allows.
             let digest = Sha256::digest(&vector).into();
             step.0.push(Action::Persist(Record::Noised(slot, digest, vector.clone())));
             self.task.restore_noisy(slot, &vector);
@@ -172,7 +173,7 @@ impl Slots {
         Ok(())
     }
 
-    /// Returns the time at which the computation has taken too long.
+    /// Returns the deadline of the computation.
     pub(super) fn deadline(&self) -> Option<Time> {
         self.computing.map(|(_, since)| since.plus_ms(self.ctx.session.timing.compute_ms))
     }
@@ -195,7 +196,7 @@ impl Slots {
         self.task.exchange(slot, self.history(), seat).map_err(Ending::Own)
     }
 
-    /// Stores the result of an exchange, before the vector that follows from it leaves.
+    /// Stores the result of an exchange, before the vector that is made from it leaves.
     pub(super) fn exchanged(&mut self, sum: SumId, result: Bytes, step: &mut Out) -> Result<(), Ending> {
         let digest = Sha256::digest(&result).into();
         step.0.push(Action::Persist(Record::Exchanged(sum, digest, result.clone())));
@@ -228,8 +229,8 @@ impl Slots {
         }
     }
 
-    /// Removes the pads. The decision and the sealed total are on disk before: a peer that crashes here
-    /// opens the slot after its restart.
+    /// Removes the pads. The decision and the sealed total are already on disk: a peer that crashes
+    /// here opens the slot after its restart.
     fn open(&mut self, committed: Committed, total: Bytes, step: &mut Out) {
         let SumId { slot, .. } = committed.record.value.sum;
         let lacked = self.lacks() == Some(slot);
@@ -244,8 +245,8 @@ impl Slots {
         step.0.push(Action::Compute(Job::Open { ctx: self.ctx.clone(), committed, total }));
     }
 
-    /// Takes an opened vector. Keeps one that was missing, and returns the one of the next slot for the
-    /// commit.
+    /// Takes an opened vector. The vector of the next slot is returned for the commit. The missing
+    /// vector of an earlier slot is kept here.
     pub(super) fn opened(&mut self, committed: Committed, opened: Bytes) -> Option<(Committed, Bytes)> {
         self.opening = None;
         let slot = committed.record.value.sum.slot;
@@ -271,7 +272,8 @@ impl Slots {
         self.archive.commit(&self.ctx, committed, opened, exchanged);
         self.inputs.remove(&slot);
         step.output(Event::Opened(value));
-        // Without the vector this peer cannot check it; the peers that opened it have done so.
+        // Without its vector, this peer cannot check the slot; the peers that opened it have checked
+        // it.
         if !bare {
             self.task.check(slot, self.history()).map_err(Ending::Refused)?;
         }
@@ -339,8 +341,8 @@ impl Slots {
             Held::Accepted(_) if slot != self.committed() => Fetched::Nothing,
             Held::Accepted(record) => {
                 let digest = record.digest(&self.ctx);
-                // Held for a future view, which can serve and acknowledge it. Holding it is not an
-                // acknowledgement.
+                // The value is held for a future view, in which this peer can serve and acknowledge it.
+                // Holding it is not an acknowledgement.
                 self.archive.offer(Sealed { record, digest, total });
                 Fetched::Offered
             }

@@ -4,13 +4,13 @@
 //! of the chunk is masked and the parts of all its children are added. The root sends each chunk down
 //! again as soon as it is complete. So the total travels down while later chunks still travel up.
 //!
-//! At most [`WINDOW`] chunks per edge and direction are unacknowledged. A credit acknowledges all chunks
-//! up to its index. The own chunk is masked in a buffer, children's chunks are added there, and the
-//! complete buffer is sent without a copy. The total is written once, front to back.
+//! At most [`WINDOW`] chunks per edge and direction are unacknowledged. A credit acknowledges all
+//! chunks up to its index. A peer masks its own chunk in a buffer, adds its children's chunks there,
+//! and sends the complete buffer without a copy. The total is written once, front to back.
 //!
-//! A peer that is ahead waits: own chunks are masked, and children's chunks acknowledged, only up to
-//! `LOOKAHEAD` chunks before the next chunk to leave. So a sum needs little memory in addition to the
-//! vector and the total.
+//! A peer masks its own chunks, and acknowledges its children's chunks, at most `LOOKAHEAD` chunks
+//! ahead of the next chunk to leave. So a sum needs little memory in addition to the vector and the
+//! total.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -44,7 +44,7 @@ const MASKING: usize = 4;
 /// one window.
 const LOOKAHEAD: u32 = WINDOW as u32;
 
-/// Direction of travel: towards the root or away from it.
+/// Direction in which data travels: towards the root or away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// Partial sums, to the parent.
@@ -293,7 +293,7 @@ impl AllReduce {
         self.from_parent.next == self.chunks()
     }
 
-    /// Returns a child whose next chunk is needed for any progress.
+    /// Returns a child whose next chunk this peer needs before it can continue.
     #[must_use]
     pub fn lacks(&self) -> Option<Peer> {
         let next = self.leaving();
@@ -383,7 +383,7 @@ impl AllReduce {
                         self.add_child(index, words);
                     }
                     Direction::Down => {
-                        // The total of a chunk exists only after this peer's partial sum of the chunk has
+                        // A chunk's total exists only after this peer's partial sum of the chunk has
                         // left.
                         if index >= self.up.next {
                             return Err(Fault::OutOfOrder("total"));

@@ -1,11 +1,12 @@
-//! Decision of the committee about the sealed sum of an aggregate that is opened: single-decree Paxos for
-//! each slot, with one ballot for all slots (Lamport, "Paxos Made Simple", sections 2.2 and 3).
+//! How the committee decides which sealed sum of an aggregate is opened: single-decree Paxos for each
+//! slot, with one ballot for all slots (Lamport, "Paxos Made Simple", sections 2.2 and 3).
 //!
 //! A view's proposer collects promises from a majority before it starts anything. A promise states how
-//! many slots the acceptor has committed, and the value of the next slot that it has acknowledged. Slots
-//! are decided in order: an acceptor acknowledges slot q only when its slots below q are committed. So the
-//! highest number of committed slots in a majority of promises bounds the decided slots. If a promise has
-//! an acknowledged value in the slot after them, only the value of the highest ballot may be opened there.
+//! many slots the acceptor has committed, and the value of the next slot that it has acknowledged.
+//! Slots are decided in order: an acceptor acknowledges slot q only when its slots below q are
+//! committed. So the highest number of committed slots in a majority of promises bounds the decided
+//! slots. In the slot after these, a promise may have an acknowledged value. Then only the value of the
+//! highest ballot may be opened in this slot.
 //!
 //! An acceptor that has released shares for a value never acknowledges or releases another value of that
 //! slot. Two quorums share a member. If a shared member follows this rule ([`crate::session::Faults`]), no
@@ -149,8 +150,8 @@ pub fn oblige<'a, K: Copy + Ord + 'a, V: Clone + 'a>(
     let resume = promises
         .filter_map(|(key, promise)| Some((key, promise.accepted.clone()?, promise.released)))
         .filter(|(_, accepted, _)| accepted.slot == committed)
-        // A released value is decided: a promise with a higher ballot cannot undo that. The order of the
-        // promises does not matter: every member comes to the leader's choice.
+        // A released value is decided: a promise with a higher ballot cannot undo that. The order of
+        // the promises does not matter: every member computes the leader's choice.
         .max_by_key(|(key, accepted, released)| (*released, accepted.ballot, Reverse(*key)))
         .map(|(key, accepted, _)| (key, accepted));
     Some(Obligation { committed, holder, resume })

@@ -72,7 +72,7 @@ pub struct Release {
 impl Item for Release {
     const TAG: &'static str = "release";
 
-    /// At most one share of each dealer, because dealers are members of the committee.
+    /// A release has at most one share of each dealer, because dealers are members of the committee.
     fn has_lengths(&self, ctx: &Context) -> bool {
         self.shares.len() <= ctx.committee.len()
     }

@@ -1,10 +1,10 @@
 //! Marks: signed statements of members that end a view because of another member (spec, section "Marks").
 //!
-//! A mark is not a verdict. It states that its author and its suspect have a conflict, and either of them
-//! may lie. Both pay the same for it and are kept apart for some committed slots. A peer with too many
-//! marks is left out; the marks with peers that are already left out do not count. So liars run out of
-//! peers that they can end views with. No honest peer is left out as long as at most a third of the roster
-//! lies.
+//! A mark is not a verdict. It states that its author and its suspect have a conflict, and either of
+//! them may lie. It counts against both of them alike, and keeps them apart for some committed slots. A
+//! peer with too many marks is left out; the marks with peers that are already left out do not count.
+//! So liars cannot end views without limit: in the end, marks keep them apart from every peer. No
+//! honest peer is left out as long as at most a third of the roster lies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,8 @@ pub struct Mark {
     pub slot: u32,
 }
 
-/// Returns how many of `peers` peers may lie without stopping the others or costing them a peer.
+/// Returns how many of `peers` peers may lie without stopping the others or getting an honest peer left
+/// out.
 #[must_use]
 pub const fn borne(peers: usize) -> usize {
     peers.saturating_sub(1) / 3
@@ -44,7 +45,8 @@ struct Unit {
     other: Peer,
     /// True if the peer is the suspect.
     suspected: bool,
-    /// True if the unit is still alive. The pair is kept apart as long as the unit of either end is alive.
+    /// True if the unit is still alive. The two peers are kept apart as long as the unit of either of
+    /// them is alive.
     lives: bool,
 }
 

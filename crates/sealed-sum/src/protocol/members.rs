@@ -61,8 +61,8 @@ impl Claims {
         Some(Tree::grow(ballot.proposer, order.into_iter().copied(), |a, b| allowed.allows(a, b)))
     }
 
-    /// Returns the authors and the peers that an author reaches and is not kept apart from. While these
-    /// are too few, the oldest mark is ignored.
+    /// Returns the authors, and the peers that an author reaches and is not kept apart from. While
+    /// these are too few, the oldest mark is ignored.
     #[must_use]
     pub fn candidates(&self, session: &Settings) -> BTreeSet<Peer> {
         let marked: Vec<_> = self.marks.apart().collect();
@@ -157,7 +157,8 @@ fn most_out(session: &Settings, candidates: &BTreeSet<Peer>) -> usize {
 /// Edges that a tree may have.
 struct Allowed<'a> {
     reached: &'a BTreeMap<Peer, BTreeSet<Peer>>,
-    /// Peers that more authors claim to reach than the committee may have liars.
+    /// Peers that at least one honest author claims to reach: more authors claim it than the committee
+    /// may have liars.
     trusted: BTreeSet<Peer>,
     marked: BTreeSet<(Peer, Peer)>,
 }

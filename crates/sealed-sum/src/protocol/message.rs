@@ -27,8 +27,8 @@ pub enum Message {
         session: [u8; 32],
         /// Number of slots that the sender has committed.
         committed: u32,
-        /// Item signed by the receiver: proof of the highest ballot that the sender has seen the receiver
-        /// take part in.
+        /// Item that the receiver has signed. It proves the highest ballot in which the sender has seen
+        /// the receiver take part.
         trace: Option<Trace>,
     },
     /// Answer to a `Hello` of another session: name and truncated hash of every field of the sender's

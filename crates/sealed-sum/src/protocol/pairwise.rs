@@ -5,10 +5,11 @@
 //! j > i and subtracts it for j < i.
 //!
 //! With up to [`FULL_MESH`] members, every member is a partner of every other. Above that, the partners
-//! form a random circulant graph (Bell et al. 2020, section 3) over the members. The order of the members
-//! is drawn after every key of the view is fixed. With its key, each committee member commits itself to a
-//! secret, and it reveals the secret with the digest of all keys. So no peer can choose its partners, not
-//! even the leader, as long as one committee member in the view follows the protocol.
+//! form a random circulant graph (Bell et al. 2020, section 3) over the members. The order of the
+//! members is drawn after every key of the view is fixed. Together with its key, each committee member
+//! sends a commitment to a secret. Later it reveals the secret, together with the digest of all keys.
+//! So no peer can choose its partners, not even the leader, as long as one committee member in the view
+//! follows the protocol.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ pub struct ViewKey {
     pub ballot: Ballot,
     /// X25519, 32 bytes.
     pub public: [u8; 32],
-    /// [`commitment`] of a member that [draws](Context::draws) the mask graph to its part. `None` for
-    /// other members.
+    /// [`commitment`] of the author to its part, if the author [takes part](Context::draws) in the draw
+    /// of the mask graph. `None` for other members.
     pub commitment: Option<[u8; 32]>,
 }
 
@@ -51,7 +52,7 @@ impl Item for ViewKey {
 pub struct Reveal {
     /// View.
     pub ballot: Ballot,
-    /// Digest of all keys of the view ([`ViewKeys`]). With other keys the part is invalid.
+    /// Digest of all keys of the view ([`ViewKeys`]). The part is invalid for other keys.
     pub keys: [u8; 32],
     /// Part of the author, 32 random bytes.
     pub secret: [u8; 32],

@@ -24,7 +24,7 @@ pub const MOST_MARKS: usize = 256;
 /// Answer of a committee member to the proposer of a ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promised {
-    /// Ballot. No lower one is promised or acknowledged any more.
+    /// Ballot. The author promises and acknowledges no lower ballot any more.
     pub ballot: Ballot,
     /// State of the author: committed slots, and the digest of the acknowledged value.
     pub promise: Promise<[u8; 32]>,
@@ -88,7 +88,7 @@ pub struct Basis {
 }
 
 impl Basis {
-    /// Returns whether marks were ignored, so that the authors are a quorum or enough peers are left.
+    /// Returns whether marks were ignored to get a quorum of authors or enough peers.
     #[must_use]
     pub fn gives_way(&self, ctx: &Context) -> bool {
         let members = self.tree.members().iter().copied().collect();
@@ -127,7 +127,7 @@ pub fn check(ctx: &Context, ballot: Ballot, signed: &Signed<Promised>) -> Result
     }
     let accepted = promise.accepted.as_ref();
     if accepted.is_some_and(|accepted| accepted.slot != promise.committed || accepted.ballot >= ballot) {
-        return inconsistent("names a value of another slot or of no earlier ballot");
+        return inconsistent("names a value of another slot or not of an earlier ballot");
     }
     if promise.released == decision.is_empty() || (promise.released && accepted.is_none()) {
         return inconsistent("does not show what it has released");

@@ -15,9 +15,9 @@
 //! | `Open`: all of them   |                                              |
 //!
 //! A value that an earlier view left acknowledged starts at `Accept`. No shares are released before a
-//! quorum of acknowledgements has arrived. The node decides whether this peer acknowledges; the view only
-//! transports the acknowledgement. A member checks an order before it forwards it. So if a member cannot
-//! follow an order, its parent lies, or the peer that changed the forwarded data.
+//! quorum of acknowledgements has arrived. The node decides whether this peer acknowledges; the view
+//! only transports the acknowledgement. A member checks an order before it forwards it. So if a member
+//! cannot follow an order, the liar is its parent, or a peer that changed the forwarded data.
 
 mod keys;
 mod message;
@@ -326,8 +326,8 @@ impl View {
         step
     }
 
-    /// Answers [`Output::Accept`]. A committee member gives its acknowledgement, or one of no value if it
-    /// does not vote.
+    /// Answers [`Output::Accept`]. A committee member sends its acknowledgement. If it does not vote,
+    /// it acknowledges no value.
     pub fn acknowledge(&mut self, now: Time, slot: u32, item: Option<Signed<Acknowledgement>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -337,7 +337,7 @@ impl View {
         step
     }
 
-    /// Answers [`Output::Decided`]. A committee member gives its shares.
+    /// Answers [`Output::Decided`]. A committee member sends its shares.
     pub fn release(&mut self, now: Time, slot: u32, item: Option<Signed<Release>>) -> Step<Self> {
         let mut step = Step::none();
         if let Some(round) = self.round.as_mut().filter(|round| round.slot == slot) {
@@ -473,7 +473,8 @@ impl View {
             }
             Order::Accept(record) => {
                 if record.check(&self.ctx).is_err() {
-                    // A deal has its dealer's signature. The parent is at fault too, because it passed it on.
+                    // A deal has its dealer's signature. The parent is at fault too, because it passed
+                    // the deal on.
                     deal::liars(&self.ctx, &record.deals).for_each(|peer| step.blame(peer, Fault::BadDeal));
                     return Err(DISAGREEMENT);
                 }
@@ -517,12 +518,12 @@ impl View {
                 let mut used = Vec::new();
                 let due = if record.deals.is_empty() { 0 } else { self.ctx.quorum };
                 for release in &releases {
-                    // A release for another value may be honest if its author saw that other value.
+                    // A release for another value is not a fault if its author saw that other value.
                     let fits = release.item.sum == sum && release.item.value == value;
                     if !fits || !release.verify(&self.ctx) {
                         return Err(DISAGREEMENT);
                     }
-                    // A wrong share has its author's signature. The other shares may still be enough.
+                    // A wrong share is signed by its author. The other shares may still be enough.
                     if let Err(fault) = opening.add(&self.ctx, &record.deals, release) {
                         #[cfg(any(test, feature = "harness"))]
                         if self.ctx.bug == Some(super::context::Bug::NoBlame) {

@@ -27,8 +27,8 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// Returns the configuration for decoding. Integers count with their size in memory against the same limit
-/// as bytes (spec, section 2). No message comes near the limit.
+/// Returns the configuration for decoding. Integers count against the same limit as bytes, with their
+/// size in memory (spec, section 2). No message comes near the limit.
 fn config() -> impl bincode::config::Config {
     bincode::config::standard().with_limit::<MAX_FRAME>()
 }

@@ -22,7 +22,7 @@ fn cases() -> [(usize, usize, Settings, bool); 4] {
     [
         // Three tiles, a class that is left over in the tournament, high bits in both tables.
         (70, 3, settings(4, 1024, 0.9, 30, true), false),
-        // Two words of labels a row, and fewer rows than a word has lanes.
+        // Two words of labels per row, and fewer rows than a word has lanes.
         (3, 70, settings(2, 128, 0.9, 10, false), false),
         // Two steps of compaction, and tiles in uneven thirds.
         (1160, 2, settings(3, 64, 0.3, 4, false), false),
@@ -45,7 +45,7 @@ pub(super) fn larger(keys: [[u8; 32]; 3], seeds: &[Zeroizing<[u8; 32]>; 3]) -> V
         let bytes = drawn("larger codes", rows * bits / 8);
         let words = bytes.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word)).collect();
         let codes = Codes::from_words(bits, words).unwrap();
-        // Of C + 1 values the last one means that the row has no label.
+        // The last of the C + 1 values means that the row has no label.
         let labels =
             drawn("larger labels", rows).into_iter().map(|byte| u16::from(byte) % (classes as u16 + 1));
         let labels: Vec<_> = labels.map(|class| (usize::from(class) < classes).then_some(class)).collect();

@@ -12,7 +12,8 @@ pub fn rounded(x: i64, bits: u32) -> i64 {
     (x + (1 << (bits - 1))) >> bits
 }
 
-/// All values of a computation, in the order of its stages. Rows are those of all owners, in their order.
+/// All values of a computation, in the order of its stages. The rows are those of all owners, owner
+/// after owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     /// The k nearest points of each point, n x k, ascending by (distance, point). Only points with a

@@ -106,7 +106,7 @@ fn scores_are_those_of_the_exact_solve_to_the_tolerance() {
             worst = worst.max(error / tolerance);
         }
     }
-    assert!(worst > 0.02, "the tolerance says something: {worst}");
+    assert!(worst > 0.02, "some error comes near the tolerance: {worst}");
 }
 
 /// Returns labels of uneven classes: one label in the first, about `most` in the second, none in the
@@ -195,7 +195,7 @@ fn a_balanced_class_with_one_label_takes_more_room_and_what_does_not_fit_is_refu
     assert!(matches!(refused, Refusal::Imprecise { steps: 190, .. }), "{refused}");
     assert!(plan(2500, 190, false).is_ok());
     let usual = Settings { alpha: 0.99, steps: 60, k: 10, bits: 4096, power: 1, balance: true };
-    assert!(Plan::new(10_000, 10, usual).is_ok(), "what is usual fits");
+    assert!(Plan::new(10_000, 10, usual).is_ok(), "the usual numbers fit");
     let [one, two] = [false, true].map(|balance| plan(500, 190, balance).expect("fits"));
     assert!(one.score_bits() < two.score_bits() && two.quotient_bits() < 64);
     assert_eq!(one.largest_product(), two.largest_product());
@@ -252,7 +252,10 @@ fn sixty_steps_are_enough_for_0_99_and_sixty_for_0_999_are_refused() {
     assert!(fewer < 190 && balanced(1500, fewer).is_ok(), "{fewer}");
     assert_eq!(advised(10_000, 190), None);
     let text = balanced(10_000, 190).expect_err("too many points").to_string();
-    assert!(text.ends_with("(no number of steps is right: take a smaller alpha or fewer points)"), "{text}");
+    assert!(
+        text.ends_with("(no number of steps is precise enough: use a smaller alpha or fewer points)"),
+        "{text}"
+    );
     let most = (10_000..20_000).find(|&n| plan(n, 0.99, 60).is_err()).expect("the range ends");
     assert!((14_000..16_384).contains(&most), "{most}");
     assert!(matches!(plan(most, 0.99, 60), Err(Refusal::Range { .. })));
@@ -321,7 +324,7 @@ proptest! {
 
 #[test]
 fn the_reciprocal_of_every_degree_up_to_2_17_is_from_below() {
-    assert_eq!((inverse(0), inverse(1 << 25)), (0, 127), "from below, even where it would be exact");
+    assert_eq!((inverse(0), inverse(1 << 25)), (0, 127), "below the exact value, even if that is an integer");
     for d in 1..1u64 << 17 {
         assert!(d * inverse(d) <= 1 << RECIPROCAL_BITS, "{d}");
     }

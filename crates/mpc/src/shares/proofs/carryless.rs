@@ -3,8 +3,9 @@
 //!
 //! Each loop is written once, over the operations of a kind of machine.
 
-// The compiler cannot see that a machine has instructions, so a call of a function that uses them is unsafe.
-// Nothing else is: no pointers, and the same loops run with the plain operations in the tests.
+// The compiler cannot see that a machine has instructions, so a call of a function that uses them is
+// unsafe. Nothing else here is unsafe: there are no pointers, and the tests run the same loops with the
+// plain operations.
 #![allow(unsafe_code)]
 
 use std::sync::LazyLock;

@@ -15,22 +15,23 @@ pub const fn values(variables: usize) -> usize {
     3usize.pow(variables as u32)
 }
 
-/// Returns the number of the point at which the product has the inner product of groups `group`.
+/// Returns the number of the point at which the product has the inner product of the two groups with
+/// number `group`.
 #[must_use]
 pub fn corner(group: usize, variables: usize) -> usize {
     (0..variables).map(|bit| (group >> bit & 1) * values(bit)).sum()
 }
 
-/// Function that writes the differences of two vectors.
+/// Function that writes the difference of two vectors.
 pub type Minus<T> = fn(&mut [T], &[T], &[T]);
 
-/// Groups of a vector, each of the same number of entries, and as much space.
+/// Groups of a vector, each of the same number of entries, and space of the same size.
 pub struct Groups<'a, T> {
     /// Entries, group after group.
     pub entries: &'a [T],
     /// Space for the differences of groups.
     pub spare: &'a mut [T],
-    /// Writes the differences of two vectors.
+    /// Writes the difference of two vectors.
     pub minus: Minus<T>,
 }
 
@@ -57,7 +58,8 @@ impl<T> Groups<'_, T> {
     }
 }
 
-/// Adds up the values of the product of two vectors: `add` adds the inner product of two groups.
+/// Adds up the values of the product of two vectors: `add` adds the inner product of two groups to a
+/// value.
 pub fn add_values<A, B, S>(
     sums: &mut [S],
     mut a: Groups<'_, A>,
@@ -91,7 +93,8 @@ pub fn value_at<R: Extension>(values: &[R], point: &[R]) -> R {
     values[0]
 }
 
-/// Returns the weights of the groups with which they give the vector at a point.
+/// Returns the weights of the groups. The sum of the groups with these weights is the vector at the
+/// point.
 #[must_use]
 pub fn weights<R: Extension>(point: &[R]) -> Vec<R> {
     let one = R::exceptional(1);

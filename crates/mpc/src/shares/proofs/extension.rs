@@ -1,6 +1,6 @@
-//! Rings over the words of the computation, with *exceptional* elements. There are enough of these for a
-//! false claim to pass with a probability below 2^-40. The differences of exceptional elements are units, so
-//! a polynomial of degree D that is not 0 has at most D roots among them.
+//! Rings over the words of the computation, with *exceptional* elements. Because their number is large,
+//! a false claim passes with a probability below 2^-40. The differences of exceptional elements are
+//! units, so a polynomial of degree D that is not 0 has at most D roots among them.
 //!
 //! - Bits: GF(2^64), all of whose elements are exceptional. A word of 64 lanes is an element.
 //! - Integers mod 2^16 and 2^64: the Galois rings of degree 49 over them, Z\[x\] / (x^49 + x^9 + 1). The

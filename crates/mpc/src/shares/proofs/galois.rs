@@ -1,7 +1,8 @@
 //! Galois rings of degree 49 over the integers mod 2^16 and 2^64: Z\[x\] / (x^49 + x^9 + 1).
 //!
-//! Loops have fixed lengths and no reads of what was written just before, so that the compiler uses vector
-//! instructions. They are `for` loops, because it does not inline closures of iterators everywhere.
+//! Loops have fixed lengths and do not read what they have just written, so that the compiler uses
+//! vector instructions. They are `for` loops, because the compiler does not inline closures of
+//! iterators everywhere.
 
 use flyswarm_sealed_sum::crypto::stream::Stream;
 use pulp::Arch;
@@ -113,7 +114,8 @@ impl<W: Coefficient> Extension for Galois<W> {
         out
     }
     fn inverse(self) -> Self {
-        // Mod 2 by Fermat: the power 2^49 - 2. Then each step of Newton doubles the number of right bits.
+        // The inverse mod 2 is the power 2^49 - 2 (Fermat). Then each step of Newton doubles the number
+        // of right bits.
         let odd = |x: Self| Self(x.0.map(|x| W::from_bits(x.bits() & 1)));
         let (mut power, mut inverse) = (odd(self), Self::embed(W::from_bits(1)));
         for _ in 1..DEGREE {
@@ -177,7 +179,7 @@ impl<W: Coefficient> Work<W> for Weighted<'_, W> {
 /// Returns the sum of element times row, for rows of `width` words.
 #[must_use]
 pub fn combined<W: Coefficient>(elements: &[Galois<W>], rows: &[W], width: usize) -> Vec<Galois<W>> {
-    // This number of sums stays in the cache of the first level.
+    // This number of sums fits into the first-level cache.
     const COLUMNS: usize = 32;
     vectorized(
         #[inline(always)]

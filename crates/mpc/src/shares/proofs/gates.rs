@@ -14,19 +14,21 @@ use super::galois;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Factors of statements with one prover, as one party knows them: for each statement, the sum over all
-/// pairs of a factor of `a` and one of `b` equals a sum of two words. The party before the prover knows `a`
-/// and one of the words, the party after it knows `b` and the other, the prover knows both factors.
+/// pairs of a factor of `a` and one of `b` equals a sum of two words. The party before the prover knows
+/// `a` and one of the words, the party after the prover knows `b` and the other word, and the prover
+/// knows both factors.
 #[derive(Clone, Default)]
 pub struct Terms<T> {
     /// Number of statements.
     pub len: usize,
     /// Number of products in each statement.
     pub products: usize,
-    /// First factors of all statements, product after product; nothing if this party does not know them.
+    /// First factors of all statements, product after product; empty if this party does not know them.
     pub a: Vec<Arc<Vec<T>>>,
     /// Second factors.
     pub b: Vec<Arc<Vec<T>>>,
-    /// The word of each statement that this party knows: the prover has that of the party before it.
+    /// The word of each statement that this party knows. The prover has the word of the party before
+    /// it.
     pub word: Vec<T>,
 }
 
@@ -52,7 +54,7 @@ pub struct Sum<R> {
     pub a: Factor,
     /// Factor that the prover and the party after it know.
     pub b: Factor,
-    /// Number that this party knows: that of the party before the prover, at the prover.
+    /// Number that this party knows. The prover has the number of the party before it.
     pub claim: R,
 }
 
@@ -269,7 +271,7 @@ fn elements(bits: &[u64]) -> Vec<Gf64> {
 macro_rules! chosen {
     ($word:ty, $sum:expr, $bits:expr, $product:expr) => {
         let (bits, product): (u64, $word) = ($bits, $product);
-        // Shifts of the width of a word are vectors of as many words as there are sums.
+        // The word type has fewer bits than the element may have, so the bits are taken in parts.
         for (part, sums) in $sum.0.chunks_mut(<$word>::BITS as usize).enumerate() {
             let bits = (bits >> (part as u32 * <$word>::BITS)) as $word;
             for (at, sum) in sums.iter_mut().enumerate() {
@@ -406,7 +408,8 @@ impl<R: Gates> Coins<R> {
         }
     }
 
-    /// Returns what the values of the product of all statements add up to: sigma_a times that of group a.
+    /// Returns the sum of the values of the product of all statements: the value of group a counts
+    /// sigma_a times.
     #[must_use]
     pub fn sum(&self, values: &[R]) -> R {
         let values: Vec<R> = (0..R::GROUPS).map(|group| values[cube::corner(group, R::VARIABLES)]).collect();
@@ -420,7 +423,7 @@ impl<R: Gates> Coins<R> {
         vectors.flat_map(|(columns, a)| R::folded(a, columns, weights)).collect()
     }
 
-    /// Returns the second factors at such a point, times the coins of the columns.
+    /// Returns the second factors at a point with these weights, times the coins of the columns.
     #[must_use]
     pub fn second(&self, all: &[Terms<R::Word>], weights: &[R]) -> Vec<R> {
         let mut out = Vec::new();

@@ -9,13 +9,14 @@ use super::gates::{Factor, Gates, MakeSum, Sum};
 use super::log::{Log, Proved, Prover};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Function that returns the coins of words at the places where they were before a permutation.
+/// Function that returns the coins of words at the places that the words had before a permutation.
 pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
 
 /// Function that draws the words of a mask again.
 pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
 
-/// One hop of a shuffle, as one party knows it: x are its shares before it, y those after it.
+/// One hop of a shuffle, as one party knows it: x are the party's shares before the hop, y those after
+/// the hop.
 pub enum Hop<T> {
     /// Role k of the hop's key.
     First {
@@ -32,7 +33,7 @@ pub enum Hop<T> {
     Last {
         /// Shares before the hop.
         x: Arc<Shared<T>>,
-        /// Shares after it.
+        /// Shares after the hop.
         y: Arc<Shared<T>>,
         /// Mask of the message of role k.
         r2: Again<T>,
@@ -41,9 +42,9 @@ pub enum Hop<T> {
     },
     /// Role k + 1, which gets both messages.
     Taken {
-        /// Shares before the hop.
+        /// Its shares before the hop.
         x: Arc<Shared<T>>,
-        /// Shares after it.
+        /// Its shares after the hop.
         y: Arc<Shared<T>>,
     },
 }
@@ -54,11 +55,11 @@ impl<T> std::fmt::Debug for Hop<T> {
     }
 }
 
-/// Adds the statements of one hop of a shuffle. With coins rho of the words after the hop, and sigma the
-/// same coins at the places before it: role k proves sigma x_(k+1) = rho y_(k+1) + rho r_2 to role k - 1,
-/// which knows sigma and r_2, and to role k + 1, which knows x_(k+1) and y_(k+1). Role k - 1 proves
-/// sigma x_(k-1) = rho y_(k-1) + (rho r_1 - sigma x_k) to role k + 1, which knows x_(k-1) and y_(k-1), and to
-/// role k.
+/// Adds the statements of one hop of a shuffle. Let rho be coins of the words after the hop, and sigma
+/// the same coins at the places before the hop. Role k proves sigma x_(k+1) = rho y_(k+1) + rho r_2 to
+/// role k - 1, which knows sigma and r_2, and to role k + 1, which knows x_(k+1) and y_(k+1). Role k -
+/// 1 proves sigma x_(k-1) = rho y_(k-1) + (rho r_1 - sigma x_k) to role k + 1, which knows x_(k-1) and
+/// y_(k-1), and to role k.
 pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
     type R<T> = <<T as Shuffled>::Kind as Proved>::Extension;
     fn plain<T: Ring>(words: &[T]) -> Vec<u64> {

@@ -15,7 +15,7 @@ use super::prove::{Batch, Make, prove};
 /// Number of words from which on a batch is closed.
 const FULL: usize = if cfg!(test) { 1 << 9 } else { 1 << 18 };
 
-/// Prover of a statement, seen from one party.
+/// Prover of a statement, as seen from one party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prover {
     /// This party.
@@ -42,7 +42,7 @@ impl<R: Gates> Default for Open<R> {
 pub trait Proved: Ring {
     /// The extension.
     type Extension: Gates<Word = Self>;
-    /// Returns this kind of statements.
+    /// Returns the statements of this kind of word.
     #[doc(hidden)]
     fn open(log: &mut Statements) -> &mut dyn Kind<Self>;
 }
@@ -109,19 +109,19 @@ impl Log {
         Self(Arc::default(), cheat)
     }
 
-    /// Changes a message that this party makes, if a test plants that.
+    /// Changes a message that this party makes, if a test has planted such a change.
     #[cfg(test)]
     pub fn cheat<T: Ring>(&self, kind: &'static str, round: u32, words: &mut [T]) {
         self.cheat_in(kind, round, 8 * T::BYTES, words);
     }
 
-    /// Does the same for words. Only their lowest `width` bits are sent.
+    /// Changes words in the same way. Only their lowest `width` bits are sent.
     #[cfg(test)]
     pub fn cheat_in<T: Ring>(&self, kind: &'static str, round: u32, width: usize, words: &mut [T]) {
         self.1.change((kind, round), width, words);
     }
 
-    /// Closes the batches that have `least` words or more of one prover. All parties do so at the same
+    /// Closes the batches in which one prover has `least` words or more. All parties do so at the same
     /// place of the program, because each adds its own statements first.
     fn seal(&self, least: usize) {
         let mut statements = self.statements();
@@ -168,7 +168,7 @@ impl Log {
     }
 }
 
-/// Closes the batch of one kind of words, if it has `least` words or more of one prover.
+/// Closes the batch of one kind of words, if one prover has `least` words or more in it.
 fn seal<T: Proved>(statements: &mut Statements, least: usize) {
     let (batches, sizes) = T::open(statements).open();
     if sizes.iter().all(|&size| size < least) {
@@ -182,10 +182,11 @@ fn seal<T: Proved>(statements: &mut Statements, least: usize) {
     statements.waiting += 1;
 }
 
-/// A program and the proofs of its statements, which share its rounds. It ends when all are proved.
+/// A program and the proofs of its statements, which share its rounds. It ends when all statements are
+/// proved.
 ///
-/// The program sends before the proofs in every round, and so it reads first, too. It may wait for the
-/// proofs only if no other part of it sends then.
+/// In every round the program sends before the proofs, so it also reads first. The program may wait for
+/// the proofs only if no other part of it sends at that time.
 pub struct Alongside<'a, T> {
     root: Context,
     log: Log,

@@ -1,19 +1,23 @@
 //! One proof by each party, all three side by side.
 //!
-//! The prover P convinces the party before it, L, and the party after it, U, that an inner product of a
-//! vector that P and L know and one that P and U know equals the sum of a number of L and a number of U
-//! (Boneh, Boyle, Corrigan-Gibbs, Gilboa & Ishai, *Zero-Knowledge Proofs on Secret-Shared Data via Fully
-//! Linear PCPs*, CRYPTO 2019, section 4; Boyle, Gilboa, Ishai & Nof, *Practical Fully Secure Three-Party
-//! Computation via Sublinear Distributed Zero-Knowledge Proofs*, CCS 2019).
+//! The prover is P, the party before it is L, and the party after it is U. P and L know one vector, and
+//! P and U know another one. P convinces L and U that the inner product of the two vectors is the sum
+//! of a number of L and a number of U (Boneh, Boyle, Corrigan-Gibbs, Gilboa & Ishai, *Zero-Knowledge
+//! Proofs on Secret-Shared Data via Fully Linear PCPs*, CRYPTO 2019, section 4; Boyle, Gilboa, Ishai &
+//! Nof, *Practical Fully Secure Three-Party Computation via Sublinear Distributed Zero-Knowledge
+//! Proofs*, CCS 2019).
 //!
-//! A step folds the vectors: their groups become the values of two polynomials ([`cube`]), and P shares the
-//! product of the polynomials between L and U. The value at a random point is the claim of the next step. L
-//! and U draw coins and points from the key that they share, so P does not know them before U tells it.
+//! A step folds the vectors: their groups become the values of two polynomials ([`cube`]), and P shares
+//! the product of the polynomials between L and U. The value at a random point is the claim of the next
+//! step. L and U draw coins and points from the key that they share, so P does not know these until U
+//! tells P.
 //!
-//! - *P learns a coin only when it can no longer change what it proves.* U tells the first coins one round
-//!   after it has the last message of the batch: then L has it, too, because L has sent another round.
-//! - *L confirms each coin one round after U.* If they differ, P ends before it sends anything else. Thus
-//!   U cannot make P prove something else than L verifies, which would reveal a difference of the two.
+//! - *P learns a coin only when it can no longer change what it proves.* U tells P the first coins one
+//!   round after U has the last message of the batch. By then L also has this message, because L has
+//!   sent another round.
+//! - *L confirms each coin one round after U.* If the two coins differ, P ends before it sends anything
+//!   else. So U cannot make P prove one claim while L verifies another one, which would reveal a
+//!   difference of the two.
 //! - *The last step has one more variable*, with a random value for each of the two vectors, so the values
 //!   that L shows are uniform.
 
@@ -32,7 +36,7 @@ pub struct Vectors<R> {
     pub a: Vec<R>,
     /// Vector of the prover and the party after it.
     pub b: Vec<R>,
-    /// Number that this party knows: that of the party before the prover, at the prover.
+    /// Number that this party knows. The prover has the number of the party before it.
     pub claim: R,
 }
 
@@ -138,8 +142,8 @@ impl Steps {
         if step == 0 { self.first } else { VARIABLES + usize::from(self.last(step)) }
     }
 
-    /// Returns the number of products of a step. The sums have their own in the first one, because their
-    /// groups have no coins.
+    /// Returns the number of products of a step. In the first step, the sums have a product of their
+    /// own, because their groups have no coins.
     fn products(self, step: usize) -> usize {
         1 + usize::from(step == 0 && self.sums)
     }
@@ -158,8 +162,8 @@ impl Steps {
         start(step)..start(step + 1)
     }
 
-    /// Returns what the values of a step add up to without coins: in the last step, those of the random
-    /// groups do not count.
+    /// Returns the sum of the values of a step, without coins. In the last step, the values of the
+    /// random groups do not count.
     fn sum<R: Extension>(self, step: usize, values: &[R]) -> R {
         let groups = if step == 0 { 1 << self.first } else { FOLD };
         let at = |group: usize| values[cube::corner(group, self.variables(step))];
@@ -183,7 +187,7 @@ struct Running<R: Gates> {
     later: R,
     /// L's share of the product in this step, or U's.
     share: Vec<R>,
-    /// For L or U: its share of claim minus sum, for each product of each step.
+    /// For L or U: its share of the claim minus the sum, for each product of each step.
     differences: Vec<R>,
     /// Random value of each vector in the last step.
     random: [R; 2],
@@ -282,7 +286,7 @@ impl<R: Gates> Running<R> {
         self.share = share.to_vec();
     }
 
-    /// Goes on to the claim at a point, and to the vectors there.
+    /// Continues with the claim at a point, and with the vectors at this point.
     fn fold(&mut self, step: usize, point: &[u64]) {
         let point: Vec<R> = point.iter().map(|&word| R::exceptional(word)).collect();
         let (values, of_sums) = self.share.split_at(cube::values(point.len()));
@@ -297,8 +301,8 @@ impl<R: Gates> Running<R> {
             return;
         };
         // The prover knows the coins before it shares the products. The values of sums and of linear
-        // statements count times the cube of a coordinate each, and no product has this degree: so a change
-        // of one kind does not make up for a false statement of another kind.
+        // statements count times the cube of a coordinate each, and no product has this degree: so a
+        // change of values of one kind cannot hide a false statement of another kind.
         let [for_linear, for_sums] = [point[0], point[1]].map(|x| power(x, 3));
         self.claim = self.claim.plus(self.later.times(for_linear));
         self.a = R::weighted(&[&self.a], &[for_linear], self.a.len());
@@ -410,7 +414,7 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
         let product = cheat.change(step, &coin, product);
         let share: Vec<R> =
             product.iter().zip(&own[start..]).map(|(value, &mask)| value.minus(mask)).collect();
-        // The prover follows what L must show.
+        // The prover computes what L must show.
         prover.shared(step, &own[start..start + count]);
         let place = context.place(u32::try_from(step).unwrap_or(u32::MAX));
         let account =
@@ -426,8 +430,8 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
         let share: Vec<R> = receive(context, Side::Before, count);
         let again: Vec<u64> = context.receive(Side::Before, range.len());
         if again != coin {
-            // One of the two lies. This party sends nothing more: neither of them may see the values at two
-            // different points.
+            // One of the two lies. This party sends nothing more, because neither of the two may see
+            // the values at two different points.
             if let Some(account) = context.wire().account_of(place) {
                 account.heard[Side::Before as usize] = Some(hash_of_coins(&again));
                 account.accepts = false;
@@ -440,7 +444,7 @@ pub async fn prove<R: Gates>(context: &mut Context, batches: [Batch<R>; 3]) -> R
         upper_of.fold(step, &coins_told[steps.coins(step + 1)]);
         start += count;
     }
-    // A prover that has found two coins has ended by now.
+    // A prover that got two different coins has ended by now.
     context.round().await;
     let last = lower_of.shown();
     #[cfg(test)]
@@ -493,8 +497,8 @@ fn seed(words: &[u64]) -> [u8; 32] {
 }
 
 impl<R: Gates> Running<R> {
-    /// Returns whether U accepts: the first value of L's last message times its own is the sum of both
-    /// claims, and both shares of each difference cancel out.
+    /// Returns whether U accepts: the first value of L's last message times U's own value is the sum of
+    /// both claims, and both shares of each difference cancel out.
     fn accepts(&self, shown: &[R]) -> bool {
         let cancel = shown[2..].iter().zip(&self.differences).all(|(&a, &b)| a.plus(b) == R::zero());
         cancel && shown[0].times(self.b[0]) == shown[1].plus(self.claim)

@@ -13,7 +13,8 @@ use super::log::{Log, Proved, Prover};
 use super::prove::{Make, Vectors};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Words that a party has drawn to mask a reshare: with the party before it, and with the one after it.
+/// Words that a party has drawn to mask a reshare: with the party before it, and with the party after
+/// it.
 pub struct Masks<T> {
     /// Words of the own key.
     pub before: Vec<T>,
@@ -37,7 +38,7 @@ fn minus<T: Ring>(mut a: Vec<T>, b: &[T]) -> Vec<T> {
     a
 }
 
-/// Adds the statements of a reshare of sums of products. Each of `pairs` has a factor of each sum.
+/// Adds the statements of a reshare of sums of products. Each of `pairs` has one factor of each sum.
 pub fn products<T: Proved>(
     log: &Log,
     result: &Shared<T>,
@@ -78,9 +79,9 @@ struct OfRole<T> {
     products: usize,
     a: Vec<Vec<T>>,
     b: Vec<Vec<T>>,
-    /// Word of the party before the prover, which the prover knows, too.
+    /// Word that the party before the prover knows. The prover knows it, too.
     lower: Vec<T>,
-    /// Word of the party after the prover.
+    /// Word that the party after the prover knows.
     upper: Vec<T>,
 }
 
@@ -115,7 +116,7 @@ pub fn sum_of_shares<T: Ring>(
     count: usize,
 ) {
     let width = words(x.len());
-    // This party's share of the two is the first or the second; role 0 has both.
+    // This party has the first share or the second one; role 0 has both.
     let known = |share: &[T], dealt: &[Bits]| -> [Vec<Bits>; 2] {
         let mut bits = planes(share, count.min(LANES));
         bits.resize(count * width, Bits::default());
@@ -189,10 +190,10 @@ pub fn exclusive_or<T: Proved>(
 /// Words that roles 0 and 1 add to a conversion of bits to integers, as one party knows them.
 #[derive(Default)]
 pub struct Added<T> {
-    /// Factors of what role 0 adds.
+    /// Factors of the words that role 0 adds.
     a: Vec<Vec<T>>,
     b: Vec<Vec<T>>,
-    /// Words of role 0 that role 2 knows, and those that role 1 knows.
+    /// Words of role 0 that role 2 knows, and words of role 0 that role 1 knows.
     lower: Vec<T>,
     upper: Vec<T>,
     /// Words of role 1, which role 2 knows.
@@ -205,10 +206,11 @@ impl<T> std::fmt::Debug for Added<T> {
     }
 }
 
-/// Returns what a truncation adds. Role 0 adds floor(s / 2^bits) for s = v_0 + v_1 mod 2^64, which is
-/// floor(v_0 / 2^bits) + floor(v_1 / 2^bits) + c - 2^(64 - bits) w. Here c is the carry into place `bits` of
-/// the sum and w that into place 64, each as the exclusive or of a bit p of role 2 and a bit q of role 1
-/// ([`sum_of_shares`]): p + q - 2 p q. Role 1 adds floor(v_2 / 2^bits). `dealt` are the planes of the sum.
+/// Returns the words that a truncation adds. Role 0 adds floor(s / 2^bits) for s = v_0 + v_1 mod 2^64,
+/// which is floor(v_0 / 2^bits) + floor(v_1 / 2^bits) + c - 2^(64 - bits) w. Here c is the sum's carry
+/// into place `bits`, and w is its carry into place 64. Each carry is the exclusive or of a bit p of
+/// role 2 and a bit q of role 1 ([`sum_of_shares`]): p + q - 2 p q. Role 1 adds floor(v_2 / 2^bits).
+/// `dealt` are the planes of the sum.
 pub fn floors(context: &Context, v: &Shared<u64>, dealt: &[Shared<Bits>], bits: u32) -> Added<u64> {
     let (place, over) = (bits as usize, 1u64.wrapping_shl(64 - bits));
     // The two carries, and the words without them.
@@ -328,8 +330,8 @@ struct Known<T> {
     upper: Vec<T>,
 }
 
-/// Returns what this party knows of a reshare with each prover: this party, the one after it, the one
-/// before it.
+/// Returns what this party knows of a reshare with each prover: with itself, with the party after it,
+/// and with the party before it.
 fn known<T: Ring>(result: &Shared<T>, masks: Masks<T>) -> [(Prover, Known<T>); 3] {
     let lower = |z: &[T], key: &[T]| Known { lower: minus(z.to_vec(), key), upper: Vec::new() };
     [
@@ -348,9 +350,10 @@ fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
 /// `place` gets a row `j` of a block and a row i (up to the end of that block), and returns the place of
 /// their product in the result.
 ///
-/// The coin of a product is alpha_j beta_i (Freivalds, *Probabilistic Machines Can Use Less Running Time*,
-/// 1977). For block J, with sums alpha x over its rows and beta x over the rows up to its end,
-/// the products are (alpha x_i) (beta x_(i+1)) + (beta x_i) (alpha x_(i+1)) and what one party knows.
+/// The coin of a product is alpha_j beta_i (Freivalds, *Probabilistic Machines Can Use Less Running
+/// Time*, 1977). For block J, with sums alpha x over its rows and beta x over the rows up to its end,
+/// the products are (alpha x_i) (beta x_(i+1)) + (beta x_i) (alpha x_(i+1)) plus words that one party
+/// knows.
 pub fn distances(
     log: &Log,
     (codes, bits): (&Arc<Shared<u16>>, usize),
@@ -418,8 +421,9 @@ pub struct Step {
     pub masks: Masks<u64>,
 }
 
-/// Adds the statements of all products of the graph with matrices of `columns` columns. `rows` returns the
-/// sum of coin times row of the own share of the graph, or of the next one.
+/// Adds the statements of all products of the graph with matrices of `columns` columns. `rows` returns
+/// the sum of the rows of this party's own share of the graph, or of its next share, each row times its
+/// coin.
 ///
 /// The coin of a word is alpha_row beta_column, with other columns in each step. So all steps are one
 /// statement about two vectors of points: (alpha W_i) (a_(i+1) beta) + (a_i beta) (alpha W_(i+1)).

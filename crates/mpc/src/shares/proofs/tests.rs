@@ -49,8 +49,8 @@ enum Change {
     Swap,
 }
 
-/// Message that a party makes wrongly, counted from 1, and its change. It continues with the changed
-/// message as if it were right, so its own shares agree with the sent message.
+/// Number of the message that a party makes wrongly, from 1, and the change of this message. The party
+/// continues as if the changed message were right, so its own shares agree with the sent message.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     message: usize,
@@ -102,7 +102,7 @@ impl Cheat {
 
 type Program = dyn Fn(Context) -> Part<'static, ()> + Sync;
 
-/// Runs a program and the proofs of all its statements. A party may cheat. Returns also the number of
+/// Runs a program and the proofs of all its statements. A party may cheat. Also returns the number of
 /// messages of each party.
 fn run(program: &Program, cheat: Option<(usize, Plan)>) -> (Run<Result<u32, Place>>, [usize; 3]) {
     let cheats = cheats(cheat);
@@ -124,8 +124,8 @@ fn cheats(cheat: Option<(usize, Plan)>) -> [Cheat; 3] {
     std::array::from_fn(|party| Cheat::new(cheat.filter(|(cheat, _)| *cheat == party).map(|(_, plan)| plan)))
 }
 
-/// Checks that a check fails at the same place for all parties, and that the party after `cheat` and `cheat`
-/// are the named pair.
+/// Checks that a check fails at the same place for all parties, and that the named pair is `cheat` and
+/// the party after it.
 fn caught<T: std::fmt::Debug>(run: &Run<Result<T, Place>>, cheat: usize, what: &str) {
     let places = run.results.each_ref().map(|result| *result.as_ref().expect_err(what));
     assert_eq!(places, [places[0]; 3], "{what}");
@@ -295,13 +295,13 @@ fn products_of_matrices_are_proved() {
 /// Changes that a prover makes to the values that it shares.
 #[derive(Clone)]
 pub(super) struct CheatingProver<R> {
-    /// Number that it adds to each value of its first step.
+    /// Number that the prover adds to each value of its first step.
     constant: Option<R>,
-    /// Sum of the claims of its linear statements. It changes a value of each step so that the sum of the
-    /// values is the claim.
+    /// Sum that the prover claims for its linear statements. It changes one value of each step so that
+    /// the sum of the values is the claim.
     claim: Option<R>,
-    /// Error of the first product. It moves what makes up for it from the values of the coin sums to those
-    /// of the products.
+    /// Error of the first product. To hide it, the prover moves an amount from the values of the coin
+    /// sums to those of the products.
     moved: Option<u64>,
     shared: Vec<R>,
 }
@@ -323,7 +323,7 @@ impl<R: Gates> CheatingProver<R> {
             if step == 1 {
                 claim = claim.plus(later.times(power(point[0], 3)));
             }
-            // The first value counts, and no other one depends on it.
+            // The first value counts, and no other value depends on it.
             let variables = product.len().ilog(3) as usize;
             let values = (0..FOLD).map(|group| product[cube::corner(group, variables)]);
             product[0] = product[0].plus(claim.minus(values.fold(R::zero(), R::plus)));
@@ -428,7 +428,7 @@ fn no_change_of_the_shared_values_makes_up_for_a_false_statement() {
         // The sum over all groups of the first step does not change, because it is a multiple of 2.
         let constant = CheatingProver { constant: Some(zero.minus(error)), ..honest.clone() };
         caught(&proves(error, constant), 0, "a constant");
-        // All sums are right, but the values are those of no product.
+        // All sums are right, but no product has these values.
         let claim = CheatingProver { claim: Some(R::exceptional(1).plus(error)), ..honest };
         caught(&proves(error, claim), 0, "right sums");
     }
@@ -440,7 +440,7 @@ fn no_change_of_the_shared_values_makes_up_for_a_false_statement() {
 #[test]
 fn a_prover_that_is_told_two_coins_sends_nothing_more() {
     for (wrong_from, step) in [(1, 1), (2, 2)] {
-        // Party 0 hears a coin from party 1, and in the next round the same from party 2.
+        // Party 0 hears a coin from party 1, and in the next round the same coin from party 2.
         let ends = Arc::new(Mutex::new([None; 3]));
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut messages = 0;
@@ -464,7 +464,7 @@ fn a_prover_that_is_told_two_coins_sends_nothing_more() {
                 },
             );
         }));
-        assert!(caught.is_err(), "the others get nothing more");
+        assert!(caught.is_err(), "the other parties get nothing more");
         let end = ends.lock().expect("no panic")[0];
         assert_eq!(end, Some((Err(Place { chunk: 0, number: 0 }), 3)));
     }

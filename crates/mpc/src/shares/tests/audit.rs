@@ -1,4 +1,4 @@
-//! Tests that computing parties receive only uniform data, and that these tests find planted bugs
+//! Tests that the parties receive only uniform data, and that these tests find planted bugs
 //! (`tests/security/xclp-audit.md`).
 //!
 //! *Fresh masks.* A party's tape is its two keys and its inputs. The program is run again, and the key
@@ -126,8 +126,8 @@ fn owners(rows: &[usize], codes: &[u64], labels: &[Option<u16>]) -> [Vec<Inputs>
     held
 }
 
-/// Returns shares of the same points for two owners that share parts of distances. Between the owners, the
-/// parts of the first are drawn.
+/// Returns shares of the same points for two owners that share parts of distances. For pairs of points
+/// of both owners, the parts of the first owner are drawn.
 fn parts(labelled: usize) -> [Vec<Inputs>; 3] {
     let centres = words(2, 64, 5);
     let all = (0..POINTS).flat_map(|i| [centres[i % 2]; 2]).collect();
@@ -196,8 +196,8 @@ fn until<'a, T: 'a>(mut part: Part<'a, T>, rounds: u32) -> Part<'a, ()> {
     }))
 }
 
-/// Returns which parties get words without a fresh mask in a round. The first three entries are parties 0,
-/// 1 and 2 with words from before, the others with words from after.
+/// Returns which parties get words without a fresh mask in this round. The first three entries are
+/// parties 0, 1 and 2 with words from before, the others with words from after.
 fn stale(round: u32, tape: Tape, program: impl Fn(Context) -> Part<'static, Outcome>) -> [bool; 6] {
     let seen = |tape| views(KEYS, tape, |context| until(program(context), round)).0;
     let first = seen(tape);
@@ -253,7 +253,7 @@ fn a_mask_that_is_missing_at_any_place_is_found() {
     let labels: Vec<([u8; 10], u32)> =
         run.drawn.into_iter().filter(|(label, _)| (all || label[1] == 0) && !permutes(&label[..])).collect();
     assert!(labels.len() > 200, "{} streams", labels.len());
-    println!("{} places without a mask, one after the other", labels.len());
+    println!("{} places, tested one after the other without their mask", labels.len());
     let missed: Vec<_> = labels
         .par_iter()
         .filter(|(label, round)| {
@@ -263,7 +263,7 @@ fn a_mask_that_is_missing_at_any_place_is_found() {
         .collect();
     assert!(
         missed.is_empty(),
-        "of {} streams these hide nothing and nobody sees it: {missed:?}",
+        "of {} streams these hide nothing, and no test notices: {missed:?}",
         labels.len()
     );
 }
@@ -321,8 +321,8 @@ fn no_bit_is_constant_and_padding_lanes_without_a_mask_and_labels_or_their_parit
     let shown = &opening_rounds(&run);
     assert_eq!(constant_bits(Tape::default(), shown, whole(6)), 0);
     let tape = Tape { bare_lane: true, ..Tape::default() };
-    assert!(constant_bits(tape, shown, whole(6)) > 100, "a padding lane without a mask");
-    // Labels in clear, and the parity of the number of labels of a class.
+    assert!(constant_bits(tape, shown, whole(6)) > 100, "a padding lane has no mask");
+    // The leak is labels in clear, or the parity of the number of labels of a class.
     for parity in [false, true] {
         let inputs = inputs(6);
         let leaks = |mut context: Context| {
@@ -355,7 +355,7 @@ fn marks(tape: Tape) -> (f64, f64) {
         .into_par_iter()
         .map(|attempt| {
             let keys = [[attempt as u8; 32], [attempt as u8 + 100; 32], [7; 32]];
-            // Each word has three shares: the party has two and gets one.
+            // Each word has three shares: the party has two of them, and gets the third.
             let (views, run) = views(keys, tape, whole(6));
             drop(run);
             let own = |party: usize| {

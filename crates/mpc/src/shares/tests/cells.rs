@@ -1,4 +1,4 @@
-//! The pattern and the pooled numbers on shares, against the plain computation.
+//! Compares the pattern and the pooled numbers on shares with the plain computation.
 
 use proptest::prelude::*;
 use zeroize::Zeroizing;
@@ -88,7 +88,8 @@ pub(super) fn rule(cells: usize, measures: usize, (threshold, contributors, rest
     Rule { threshold, contributors, rest, empty_passes, measures, ..Rule::default() }
 }
 
-/// Adds histograms of `bins` words each: quantiles of each of them, and of their sum.
+/// Adds histograms of `bins` words each: the rule then has quantiles of each histogram, and of their
+/// sum.
 pub(super) fn with_quantiles(mut rule: Rule, bins: &[usize]) -> Rule {
     rule.histograms = bins.to_vec();
     let bits = |bins: usize| bins.next_power_of_two().trailing_zeros().max(1);
@@ -99,7 +100,7 @@ pub(super) fn with_quantiles(mut rule: Rule, bins: &[usize]) -> Rule {
     rule
 }
 
-/// Returns what each party unpacks of the parcels of all owners.
+/// Returns the inputs that each party unpacks from the parcels of all owners.
 pub(super) fn inputs(owners: &[Vec<u64>]) -> [Vec<Inputs>; 3] {
     let mut held: [Vec<Inputs>; 3] = Default::default();
     for (place, own) in owners.iter().enumerate() {
@@ -214,7 +215,7 @@ proptest! {
     }
 }
 
-/// Returns the pattern of shared words.
+/// Returns the pattern that the parties find for these words.
 fn lied(rule: &Rule, owners: &[Vec<u64>], seed: u8) -> Opened {
     let held = share(&owners.concat(), seed);
     let run = in_memory(seed, |mut context: Context| {
@@ -230,7 +231,7 @@ fn counts_that_are_no_counts_do_not_tell_how_many_rows_of_others_are_few() {
     let rule = with_quantiles(rule(1, 0, (10, 3, 5)), &[16]);
     let attack = |few: u64, lie: [u64; 3]| {
         let mut owners = vec![vec![0; rule.words()]; 4];
-        // A few rows of others with value 0, and 40 each with the values 8 and 15.
+        // The others have a few rows with the value 0, and 40 rows each with the values 8 and 15.
         owners[1][1] = few;
         for own in &mut owners[1..] {
             (own[1 + 8], own[1 + 15]) = (14, 13);
@@ -241,8 +242,8 @@ fn counts_that_are_no_counts_do_not_tell_how_many_rows_of_others_are_few() {
     };
     // Honest counts: the median is at 9, with 42 rows of others below it.
     assert!(attack(2, [0; 3]) && attack(3, [0; 3]));
-    // With numbers that are taken away again the search would end at value 0 if there are 2 rows, and go on
-    // if there is 1.
+    // Owner 0 adds numbers and takes them away again. Without the test of counts, the search would end
+    // at value 0 if there are 2 rows, and continue if there is 1.
     let (low, high) = (48u64, 1u64 << 39);
     for lie in [[low, low.wrapping_neg(), 0], [low, high - 24, high - 24]] {
         assert!(!attack(2, lie) && !attack(3, lie) && !attack(1, lie), "{lie:?}");

@@ -35,7 +35,8 @@ fn parcels_of_all() -> Parcels {
     })
 }
 
-/// Returns the shares of each owner at each party. `said` gives the announcement of an owner to a party.
+/// Returns the shares of each owner at each party. `said` returns the announcement that an owner makes
+/// to a party.
 fn inputs(parcels: &Parcels, said: impl Fn(usize, usize) -> Announced) -> [Vec<Inputs>; 3] {
     std::array::from_fn(|party| {
         let owner = |owner: usize| {
@@ -55,7 +56,7 @@ fn computed(inputs: &[Vec<Inputs>; 3], change: impl Fn(u32, &mut Sent)) -> [Opti
     computed_by(inputs, false, change).results
 }
 
-/// Runs them with proofs or without.
+/// Runs the three parties with proofs or without. `change` may change their messages in a round.
 fn computed_by(inputs: &[Vec<Inputs>; 3], proves: bool, change: impl Fn(u32, &mut Sent)) -> Ended<Outcome> {
     let settings = Settings { k: 3, bits: BITS as u32, alpha: 0.5, steps: 14, power: 1, balance: false };
     let plan = Plan::new(POINTS, CLASSES, settings).unwrap();
@@ -122,8 +123,8 @@ fn a_party_frames_no_owner_in_the_check() {
 }
 
 /// Owner 1, which does not compute, gives party 0 a different copy of share 1 than party 1. Nothing is
-/// computed, and party 0 knows the cheater. It does not matter whether the owner announces one of the
-/// copies, or to each party its own copy.
+/// computed, and party 0 knows the cheater. It does not matter whether the owner announces one copy to
+/// all parties, or to each party that party's copy.
 fn other_copies(change: impl Fn(&mut [u8])) {
     let parcels = parcels_of_all();
     assert!(output(&computed(&honest(&parcels), |_, _| ())).is_some(), "it works");
@@ -180,8 +181,8 @@ fn an_owner_that_computes_and_changes_what_its_bits_become_is_found() {
         Some(Outcome::Fails(place)) => place,
         other => panic!("{other:?}"),
     });
-    // Party 2 holds another message than it has sent party 1. So party 1 shows another last message than
-    // party 2 says is right.
+    // Party 2 holds a message that differs from the one that it has sent to party 1. So party 1 shows a
+    // last message that party 2 calls wrong.
     assert_eq!(judge(ended.accounts.each_ref().map(|of| &of[&places[0]])), Some([2, 1]));
     assert_eq!(places, [places[0]; 3]);
     // Without proofs the parties do not notice.

@@ -1,7 +1,7 @@
-//! Attack from a review: an owner with place 1, which is also party 1, gives two different copies of its
-//! share to the two parties that hold it. It follows the protocol in the computation. Each of its invented
-//! rows read one bit of the code of a row of another owner. It saw the others' shares before it made its
-//! own.
+//! Attack from a review: an owner with place 1, which is also party 1, gives two different copies of
+//! its share to the two parties that hold it. In the computation it follows the protocol. In the past,
+//! it saw the others' shares before it made its own, and each of its invented rows read one bit of the
+//! code of another owner's row.
 
 use zeroize::Zeroizing;
 

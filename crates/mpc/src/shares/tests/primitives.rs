@@ -190,7 +190,7 @@ fn rows_are_permuted_each_by_its_own_permutation() {
     let mut rows: Vec<_> = opened(&run.results).chunks(64).map(<[u64]>::to_vec).collect();
     rows.sort();
     rows.dedup();
-    assert_eq!(rows.len(), 50, "64! permutations: no two alike");
+    assert_eq!(rows.len(), 50, "of 64! permutations, no two are equal");
     assert!(rows.iter().all(|row| *row != (0..64).collect::<Vec<u64>>()));
 }
 
@@ -243,7 +243,7 @@ fn parts_side_by_side_share_rounds_and_load_all_parties_alike() {
 
 #[test]
 fn every_word_sent_is_masked_also_that_of_lanes_past_the_last() {
-    // The same program on zeros: no received word may be zero.
+    // On zeros, the same program may receive no word that is zero.
     let mut seen = 0;
     let held = share(&vec![0u64; 100], 3);
     watched(

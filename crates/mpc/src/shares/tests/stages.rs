@@ -72,7 +72,7 @@ proptest! {
         }
         let lanes = width(points) * 64;
         let past = (points..lanes).any(|lane| (0..points).any(|j| bit(&found, j, lane, lanes)));
-        prop_assert!(!past, "no point past the last has neighbours");
+        prop_assert!(!past, "a point past the last one has neighbours");
     }
 }
 
@@ -174,7 +174,7 @@ proptest! {
             let degrees = held[context.role()].clone();
             Box::pin(async move { reciprocals(&mut context, &plan, &degrees, &Shared::default()).await })
         });
-        prop_assert!(run.results.iter().all(|found| found.classes.is_none()), "nothing is balanced");
+        prop_assert!(run.results.iter().all(|found| found.classes.is_none()), "no class has a weight");
         let of = |field: fn(&super::super::newton::Reciprocals) -> &Shared<u64>| {
             opened(&run.results.each_ref().map(|found| field(found).clone()))
         };
@@ -193,8 +193,8 @@ proptest! {
     ) {
         let settings = Settings { balance: true, ..*plan(points, classes, 3).settings() };
         let table = Plan::new(points, classes, settings).expect("fits").balance().expect("balanced");
-        // Classes with a label for every point, without labels, with one label, and with random numbers of
-        // labels. No class can have more labels than there are points.
+        // The first class has a label at every point, the second no label, the third one label. The
+        // others have random numbers of labels, up to the number of points.
         let mut counts: Vec<usize> =
             words(classes, 64, seed).iter().map(|x| *x as usize % (points + 1)).collect();
         counts.iter_mut().zip([points, 0, 1]).for_each(|(count, extreme)| *count = extreme);
@@ -208,7 +208,7 @@ proptest! {
         });
         let expected: Vec<u64> = counts.iter().map(|&count| table[count]).collect();
         prop_assert_eq!(opened(&run.results), expected);
-        prop_assert!(run.rounds < 30, "hidden beside the reciprocals: {}", run.rounds);
+        prop_assert!(run.rounds < 30, "the lookup adds no rounds to the reciprocals: {}", run.rounds);
     }
 
     #[test]
@@ -218,8 +218,7 @@ proptest! {
         let plan = plan(points, classes, 3);
         let drawn = words(points * classes, 64, seed);
         let mut scores: Vec<i64> = drawn.iter().map(|&x| x as i64 >> 38).collect();
-        // A row of zeros, one below 0, one of ties, one of the largest possible value, one of small
-        // numbers.
+        // The rows are: zeros, numbers below 0, ties, the largest possible value, small numbers.
         let largest = (1i64 << (plan.score_bits() - 2)) - 1;
         for (row, value) in [(0, 0), (1, -5), (2, 7), (3, largest), (4, 1)] {
             scores.iter_mut().skip(row * classes).take(classes).for_each(|score| *score = value);
@@ -327,7 +326,7 @@ fn propagation(balance: bool) {
 
 #[test]
 fn an_owner_can_share_nothing_but_bits_and_one_label_of_a_row() {
-    // Any words: here each share is drawn.
+    // The words may be any words, so each share is drawn.
     let (rows, classes) = (70, 3);
     let drawn = |seed: u8, len: usize| -> [Shared<Bits>; 3] {
         let shares =

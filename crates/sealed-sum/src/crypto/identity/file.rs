@@ -13,7 +13,7 @@ const HEADER: &str = "flyswarm-identity 1 ";
 /// Length of the whole file in bytes, with its line feed.
 const LENGTH: usize = HEADER.len() + 64 + 1;
 
-/// Reason why a key file was not read or made. A failed creation leaves no file with the given name.
+/// Reason why a key file was not read or made. No existing file was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The file exists, but it could not be opened or read.
@@ -25,7 +25,7 @@ pub enum IdentityError {
         source: io::Error,
     },
     /// The file does not exist.
-    #[error("{0}: no identity here; `flyswarm id --key {0}` makes one", path.display())]
+    #[error("{0}: there is no key file; `flyswarm id --key {0}` makes one", path.display())]
     Missing {
         /// Key file.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum IdentityError {
         /// Key file.
         path: PathBuf,
     },
-    /// The file could not be written. No file has the name.
+    /// The file could not be written. No file with this name exists.
     #[error("{}: cannot be written: {source}", path.display())]
     Write {
         /// Key file.

@@ -14,7 +14,7 @@ fn keys(identities: &[Identity]) -> Vec<PublicKey> {
     identities.iter().map(Identity::public).collect()
 }
 
-/// n, threshold, a subset of at least `threshold` places in some order, a seed.
+/// Draws n, a threshold, at least `threshold` places in some order, and a seed.
 fn deals() -> impl Strategy<Value = (usize, usize, Vec<usize>, u64)> {
     (1usize..=15).prop_flat_map(|n| (Just(n), 1..=n)).prop_flat_map(|(n, threshold)| {
         let subset = subsequence((0..n).collect::<Vec<_>>(), threshold..=n).prop_shuffle();
@@ -50,7 +50,7 @@ proptest! {
         let shares: Vec<_> = places.iter().map(|&p| (p, opened(&identities, &dealt, p).shares[0])).collect();
         prop_assert_eq!(reconstruct(&shares, threshold).unwrap(), secret.clone());
         prop_assert!(reconstruct(&shares[..threshold - 1], threshold).is_none());
-        // Fewer members, as if the threshold were lower, get something else.
+        // With a lower threshold, fewer shares give another secret.
         if threshold > 1 {
             prop_assert_ne!(reconstruct(&shares, threshold - 1).unwrap(), secret);
         }
@@ -100,8 +100,8 @@ fn a_deal_and_a_release_are_bound_to_context_keys_and_threshold() {
     assert!(!is_opened(of[0], b"release", &[], &Opened { shares: vec![], ..opened }));
 }
 
-/// Returns what a dealer can prove that ignores all lengths: `count` shares and others, for a polynomial of
-/// any degree.
+/// Returns the deal of a dealer that ignores all lengths: `count` shares plus `others`, for a
+/// polynomial of any degree.
 fn forged(keys: &[PublicKey], polynomial: &[Scalar], count: usize, others: &[Point]) -> Dealt {
     let of = |polynomial: &[Scalar]| -> Vec<Point> {
         let share = |(place, key)| (base(key) * value(polynomial, place)).compress().to_bytes();
@@ -122,10 +122,10 @@ fn a_proof_of_more_or_fewer_shares_or_coefficients_is_not_sound() {
     let sound = |dealt: &Dealt| is_sound(&of, 2, b"context", dealt);
     let right = forged(&of, &numbers[..2], 3, &[]);
     assert!(sound(&right));
-    assert!(!sound(&forged(&of, &numbers[..2], 3, &right.shares[..1])), "a share more than keys");
-    assert!(!sound(&forged(&of, &numbers[..2], 2, &[])), "a share fewer than keys");
+    assert!(!sound(&forged(&of, &numbers[..2], 3, &right.shares[..1])), "one share more than keys");
+    assert!(!sound(&forged(&of, &numbers[..2], 2, &[])), "one share fewer than keys");
     assert!(!sound(&forged(&of, &numbers, 3, &[])), "too high a degree");
-    assert!(!sound(&forged(&of, &numbers[..1], 3, &[])), "each share is the secret");
+    assert!(!sound(&forged(&of, &numbers[..1], 3, &[])), "every share is the secret itself");
 }
 
 #[test]
@@ -146,7 +146,8 @@ fn a_proof_of_more_shares_than_were_sealed_opens_nothing() {
     assert!(!is_opened(key, b"release", &sealed, &forged(vec![share, dealt.shares[1]])));
 }
 
-/// The dealer proves a polynomial of a higher degree. It has more coefficients than a deal.
+/// The dealer proves a polynomial of a higher degree. Such a proof has more coefficients than a deal
+/// may have.
 #[test]
 fn shares_that_are_not_of_one_polynomial_cannot_be_proved() {
     let identities = identities(4);
@@ -156,7 +157,8 @@ fn shares_that_are_not_of_one_polynomial_cannot_be_proved() {
     assert!(!is_sound(&keys(&identities), 3, b"context", &dealt), "too many coefficients");
     dealt.responses.truncate(3);
     assert!(!is_sound(&keys(&identities), 3, b"context", &dealt));
-    // One share of another polynomial, with a proof by the same dealer for each of the two.
+    // The mixed deal has one share of another polynomial. The same dealer has a proof for each
+    // polynomial.
     let (_, one) = deal(&keys(&identities), 3, b"context", &mut rng);
     let (_, other) = deal(&keys(&identities), 3, b"context", &mut rng);
     let mut mixed = one.clone();
@@ -164,13 +166,14 @@ fn shares_that_are_not_of_one_polynomial_cannot_be_proved() {
     assert!(!is_sound(&keys(&identities), 3, b"context", &mixed));
 }
 
-/// A challenge can be tried until parts of small order cancel. The secret does not depend on them.
+/// A liar can try challenges until parts of small order cancel. Even then, the secret does not depend
+/// on them.
 #[test]
 fn parts_of_small_order_change_no_secret() {
     let (identities, secret, dealt) = made(3, 2, 1);
     let of = keys(&identities);
     for torsion in 1..8 {
-        // A dealer that adds such a part to a sealed share, and finds a proof for it.
+        // A dealer adds such a part to a sealed share, and finds a proof for it.
         let mut sealed = dealt.shares.clone();
         sealed[0] = twisted(&sealed[0], torsion);
         let first = open(&identities[0], b"release", &sealed[..1]).unwrap();
@@ -178,7 +181,7 @@ fn parts_of_small_order_change_no_secret() {
         let second = opened(&identities, &dealt, 1).shares[0];
         let shares = [(0, first.shares[0]), (1, second)];
         assert_eq!(reconstruct(&shares, 2).unwrap(), secret);
-        // A member that adds such a part to an opened share, and finds a proof for it.
+        // A member adds such a part to an opened share, and finds a proof for it.
         let shares = [(0, twisted(&first.shares[0], torsion)), (1, second)];
         assert_eq!(reconstruct(&shares, 2).unwrap(), secret);
     }
@@ -204,7 +207,7 @@ fn a_key_with_a_part_of_small_order_spoils_no_deal() {
 fn only_canonical_encodings_are_points_and_scalars() {
     let (identities, _, dealt) = made(3, 2, 1);
     let of = keys(&identities);
-    // y = p + 1 is a second encoding of the point with y = 1; 2 is the y of no point.
+    // y = p + 1 is a second encoding of the point with y = 1; no point has y = 2.
     let mut second = [0xff; 32];
     (second[0], second[31]) = (0xee, 0x7f);
     let mut none = [0; 32];
@@ -272,7 +275,7 @@ fn a_line_is_dealt_and_opened_by_hand() {
     }
 }
 
-/// A second challenge for one r would give the polynomial away.
+/// Two challenges for one r would reveal the polynomial.
 #[test]
 fn no_mask_of_a_proof_is_used_twice() {
     let identities = identities(3);

@@ -1,5 +1,5 @@
-//! Queries of a test to the network: sums that were opened, released or acknowledged, and peers that were
-//! named.
+//! Queries that tests make to the network: sums that were opened, released or acknowledged, and peers
+//! that were named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Network {
         self.events.iter().any(|(_, who, event)| *who == peer && at(event))
     }
 
-    /// Returns the peers whose shares of the pads of a slot have left, each with the sum.
+    /// Returns the peers that have sent their shares of the pads of a slot, each with the sum.
     pub fn released(&self, slot: u32) -> BTreeSet<(Peer, SumId)> {
         let of = self.releases.iter().filter(|(sum, _)| sum.slot == slot);
         of.flat_map(|(sum, authors)| authors.iter().map(|&author| (author, *sum))).collect()
@@ -79,8 +79,8 @@ impl Network {
         self.view
     }
 
-    /// Returns whether a member of this view had too many marks and should have been left out. This is so
-    /// if the promises of too few other peers came in time, or if a lying leader chose other promises.
+    /// Returns whether a member of this view had too many marks and should have been left out. This
+    /// happens if too few other peers promised in time, or if a lying leader chose other promises.
     pub fn had_a_barred_member(&self, ballot: Ballot) -> bool {
         let ctx = self.context(Peer(0));
         let basis = |begun: &Begun| promise::basis(&ctx, ballot, &begun.promises);
@@ -119,7 +119,7 @@ impl Network {
         &self.session
     }
 
-    /// Returns the sums of `slot` that at least one peer has on disk as acknowledged.
+    /// Returns the sums of `slot` for which at least one peer has an acknowledgement on disk.
     pub fn acknowledged(&self, slot: u32) -> Vec<SumId> {
         let disks = self.peers().filter_map(|peer| self.0.disk(peer).get("accepted"));
         let sums = disks.filter_map(|record| match record {

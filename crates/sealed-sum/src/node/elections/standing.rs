@@ -1,5 +1,6 @@
 //! A peer's memory of the other peers' conduct in elections: known marks, proposers that began nothing,
-//! and peers that did not give what they claimed to have.
+//! and peers that did not send what they claimed to have. A proposer *began nothing* if no view of its
+//! ballot began in time, or if it ended its view before a slot was committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +28,7 @@ pub(super) struct Standing {
     idle: BTreeMap<Peer, (u32, Time)>,
     /// Number of views without a committed slot that each peer has led, since the last slot was committed.
     in_vain: BTreeMap<Peer, u32>,
-    /// Number of failures of each peer to give what it claimed to have, and the time until which it is
+    /// Number of failures of each peer to send what it claimed to have, and the time until which it is
     /// not asked.
     fetch_failures: BTreeMap<Peer, (u32, Time)>,
     /// Number of refusals in a row by each peer.
@@ -42,8 +43,9 @@ impl Standing {
         self.refusals.clear();
     }
 
-    /// Keeps a mark whose signature was checked. If its author has too many marks, the oldest of these
-    /// goes. If there are too many marks in all, the oldest mark of the author with the most marks goes.
+    /// Keeps a mark whose signature was checked. If its author has too many marks, the oldest of them
+    /// is dropped. If there are too many marks in all, the author with the most marks loses its oldest
+    /// one.
     pub(super) fn note(&mut self, signed: &Signed<Failure>) {
         let Some(mark) = signed.mark() else { return };
         self.marks.insert(mark, signed.clone());
@@ -92,8 +94,8 @@ impl Standing {
         self.lease = None;
     }
 
-    /// Notes that this proposer began nothing, and that its lease ended at `end`. After the k-th time in
-    /// a row it gets no promise for 2^k leases, at most 16.
+    /// Notes that this proposer began nothing, and that its lease ended at `end`. After the k-th time
+    /// in a row it gets no promise for 2^k leases, at most 16.
     pub(super) fn began_nothing(&mut self, end: Time, proposer: Peer, lease_ms: u64) {
         let (times, until) = self.idle.entry(proposer).or_default();
         *times += 1;
@@ -119,13 +121,13 @@ impl Standing {
         *times
     }
 
-    /// Returns how often this peer did not give what it claimed to have.
+    /// Returns how often this peer did not send what it claimed to have.
     pub(super) fn failures(&self, peer: Peer) -> u32 {
         self.fetch_failures.get(&peer).map_or(0, |&(times, _)| times)
     }
 
-    /// Returns whether this peer's claims are ignored now: at least `often` times it did not give what it
-    /// claimed to have, and its waiting time has not ended.
+    /// Returns whether this peer's claims are ignored now: at least `often` times it did not send what
+    /// it claimed to have, and its waiting time has not ended.
     pub(super) fn set_aside(&self, now: Time, peer: Peer, often: u32) -> bool {
         self.fetch_failures.get(&peer).is_some_and(|&(times, again)| times >= often && now < again)
     }
@@ -160,7 +162,7 @@ mod tests {
         assert!(standing.may_promise(at(LEASE_MS), OTHER, LEASE_MS));
     }
 
-    /// If nobody asks for a promise for a while, the peer notices late that a lease has ended.
+    /// If no peer asks for a promise for a while, this peer notices late that a lease has ended.
     #[test]
     fn the_wait_after_a_lease_counts_from_its_end_whenever_it_is_noticed() {
         let end = 3 * LEASE_MS;

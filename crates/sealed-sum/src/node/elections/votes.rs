@@ -21,10 +21,10 @@ use crate::protocol::view::{Reason, View};
 use crate::protocol::{Action, Fault, Time, deal};
 use crate::session::Peer;
 
-/// An acknowledgement, and whether it is one of a value.
+/// An acknowledgement. The flag is false if it acknowledges no value, because its author does not vote.
 pub(in crate::node) type Vote = (Signed<Acknowledgement>, bool);
 
-/// This peer's memory of its own votes and of those of other peers, as its disk has it.
+/// This peer's memory of its own votes and of those of other peers, as stored on its disk.
 #[derive(Debug, Default)]
 pub(in crate::node) struct Votes {
     pub(in crate::node) acceptor: Acceptor<[u8; 32]>,
@@ -138,8 +138,8 @@ impl Elections {
         Ok(Signed::new(&self.ctx, Promised { ballot, promise, decision, reached, marks }))
     }
 
-    /// Refuses a ballot whose counter no peer can have reached by proposing. Such a ballot would leave no
-    /// higher one to the other peers.
+    /// Refuses a ballot whose counter no peer can have reached by proposing. Such a ballot would leave
+    /// the other peers no higher ballot.
     fn near(&self, ballot: Ballot) -> Result<(), Fault> {
         if ballot.counter > self.highest().saturating_add(Ballot::JUMP).min(Ballot::LAST) {
             return Err(Fault::Inconsistent(format!("ballot {ballot}, far above every one before")));
@@ -161,7 +161,8 @@ impl Elections {
         }
         promise::check(&self.ctx, ballot, &signed)?;
         if let Some((_, leased)) = dropped {
-            // The promise comes after the proposal was dropped: its author counts it, so this peer does too.
+            // This promise came after the proposal was dropped. Its author counts a proposal that began
+            // nothing, so this peer counts it too.
             self.dropped = None;
             self.count_dropped(leased);
             return Ok(());
@@ -177,8 +178,8 @@ impl Elections {
     }
 
     /// Notes that a committee member does not promise this peer's ballot, but has promised `other`. The
-    /// first two refusals of a member in a row end the proposal. Later ones end it only if too few
-    /// members have not refused. Otherwise one member could end every proposal.
+    /// first two refusals of a member in a row end the proposal. Later refusals end it only if too few
+    /// members are left that have not refused. Otherwise one member could end every proposal.
     pub(in crate::node) fn refused(
         &mut self,
         now: Time,
@@ -240,9 +241,9 @@ impl Elections {
         }
     }
 
-    /// Acknowledges a value. Returns `None` outside the committee. A committee member that does not vote, or
-    /// has promised a later view, acknowledges no value. A value that this peer has committed is acknowledged
-    /// again.
+    /// Acknowledges a value. Returns `None` if this peer is not in the committee. A committee member
+    /// that does not vote, or has promised a later view, acknowledges no value. A value that this peer
+    /// has committed is acknowledged again.
     pub(in crate::node) fn acknowledge(
         &mut self,
         ballot: Ballot,
@@ -255,7 +256,8 @@ impl Elections {
             return Ok(None);
         }
         let (slot, value) = (record.value.sum.slot, record.digest(&self.ctx));
-        // It has promised a later view that has not begun: it takes part in this view without a vote.
+        // This peer has promised a later view that has not begun: it takes part in this view without a
+        // vote.
         let free = ballot >= self.votes.acceptor.promised || slot < self.votes.acceptor.committed;
         if !free || self.votes.silent {
             let item = Acknowledgement { ballot, slot, value: NO_VALUE };
@@ -292,7 +294,7 @@ impl Elections {
             return deal::release(&self.ctx, record);
         }
         if sum.slot < self.votes.acceptor.committed {
-            // It has acknowledged the value that it has committed.
+            // This peer has acknowledged the value that it has committed.
             return deal::release(&self.ctx, record);
         }
         if !self.votes.acceptor.release(sum.slot, &value) {

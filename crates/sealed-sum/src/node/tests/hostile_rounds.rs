@@ -70,7 +70,7 @@ fn costs_at_most_half(who: Liar) {
 }
 
 #[test]
-#[ignore = "a minute long: another peer leads soon, so this holds today"]
+#[ignore = "takes a minute; passes today, because another peer leads soon"]
 fn a_leader_that_ends_each_view_costs_few_slots() {
     costs_at_most_half(Liar::Leads);
 }

@@ -138,8 +138,8 @@ fn the_others_finish(net: &Network, liar: Peer, what: &str) {
     }
 }
 
-/// Each message is possible for a peer of this rank, so a peer that sends it is faulty only by its
-/// effect. A liar sends one such message at any time.
+/// A liar sends one such message at some time. A peer at this place in the tree may send each of these
+/// messages, so only their effect shows that it lies.
 #[test]
 fn one_message_of_nonsense_at_any_time_stops_nobody_else() {
     let ctx = Network::new(5, &[3], timing(), 0).context(Peer(0));

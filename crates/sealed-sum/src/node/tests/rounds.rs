@@ -1,5 +1,5 @@
-//! Many slots: vectors that are not needed any more are gone, and a lost peer is a member again at a
-//! slot's end.
+//! Sessions of many slots: vectors that are not needed any more are dropped, and a lost peer becomes a
+//! member again at the end of a slot.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::protocol::context::{Aggregate, Bug};
 use crate::session::{Peer, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
-/// Every slot needs the one before it, and no other.
+/// Task in which every slot needs only the slot before it.
 #[derive(Debug)]
 struct Rounds {
     me: Peer,
@@ -40,7 +40,7 @@ impl Task for Rounds {
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
-        history.vector(slot - 1).ok_or(format!("{}: slot {slot} without the one before", self.me))?;
+        history.vector(slot - 1).ok_or(format!("{}: slot {slot} without the slot before it", self.me))?;
         let own = Numbers::vector(self.me, slot, self.words);
         Ok(own.into_iter().flat_map(u32::to_le_bytes).collect())
     }
@@ -154,7 +154,7 @@ fn a_peer_that_was_lost_is_a_member_again_at_the_end_of_a_slot() {
         assert_eq!(all.len(), 5, "{:?}", net.endings());
         let history = &all[0].1;
         let sizes: Vec<_> = (1..=rounds).map(|slot| history.members(slot).len()).collect();
-        assert!(sizes.contains(&4), "it was never missed: {sizes:?}");
+        assert!(sizes.contains(&4), "the lost peer was a member of every sum: {sizes:?}");
         assert!(history.members(rounds).contains(&lost), "{sizes:?}");
         all.iter().for_each(|(_, history)| last_sum_is_plain(history, rounds));
     }
@@ -173,7 +173,7 @@ fn a_view_is_enlarged_no_earlier_than_the_session_says() {
     net.run_unchecked(now + 600_000, |net| net.finished_count() == 5);
     let all = histories(&net);
     assert_eq!(all.len(), 5, "{:?}", net.endings());
-    assert!(!all[0].1.members(rounds).contains(&lost), "it was taken in before the time");
+    assert!(!all[0].1.members(rounds).contains(&lost), "it became a member too early");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_peer_that_restarts_after_a_rule_has_ended_the_session_ends_by_the_rule_agai
     let now = net.now_ms();
     net.at_ms(now, Fault::Crash(peer));
     net.at_ms(now + 100, Fault::Restart(peer));
-    // It has nobody to ask.
+    // The peer cannot ask any other peer.
     for other in net.peers().filter(|&other| other != peer) {
         net.at_ms(now, Fault::Cut(peer, other));
     }

@@ -64,7 +64,7 @@ fn c_and_e_cut_off_while_shares_travel_and_c_has_everyones() {
         let finished: BTreeSet<_> = net.finished().into_keys().collect();
         assert!(
             finished.len() >= 4,
-            "seed {seed}: the majority goes on without them: {finished:?} {:?}",
+            "seed {seed}: the majority continues without them: {finished:?} {:?}",
             net.endings()
         );
         net.at_ms(net.now_ms(), Fault::HealAll);
@@ -97,7 +97,12 @@ fn a_opens_and_is_killed_before_its_own_share_leaves() {
     for seed in 0..8 {
         let mut net = opener_killed(Decided, seed);
         let a = leader(&net);
-        assert_eq!(net.finished().len(), 5, "B to E finish it, and A had it: {:?}", net.endings());
+        assert_eq!(
+            net.finished().len(),
+            5,
+            "B to E finish the slot, and A has opened it: {:?}",
+            net.endings()
+        );
         net.at_ms(net.now_ms(), Fault::Restart(a));
         net.run(net.now_ms() + 60_000);
         let first = net.finished()[&a].clone();
@@ -140,7 +145,7 @@ fn in_a_committee_of_three_one_acknowledges_one_dies_the_third_returns() {
         let z = net.committee()[2];
         let x = net.committee()[0];
         let before: Vec<_> = net.acknowledged(1);
-        assert!(!before.is_empty(), "seed {seed}: somebody must have acknowledged");
+        assert!(!before.is_empty(), "seed {seed}: some peer must have acknowledged");
         net.hold = None;
         net.at_ms(net.now_ms(), Fault::Heal(x, z));
         net.run(net.now_ms() + 15_000);
@@ -151,7 +156,7 @@ fn in_a_committee_of_three_one_acknowledges_one_dies_the_third_returns() {
         assert_eq!(finished.len(), 3, "seed {seed}: {:?}", net.endings());
         assert!(
             finished.values().all(|values| values[1].sum == before[0]),
-            "what was acknowledged is finished"
+            "the acknowledged value is finished"
         );
     }
 }

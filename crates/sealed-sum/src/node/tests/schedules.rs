@@ -40,7 +40,7 @@ fn bound_ms(peers: u8, timing: &Timing) -> u64 {
 /// milliseconds.
 fn run(seed: u64) -> u64 {
     let timing = patient();
-    // Mostly few peers: such runs have as many special cases, and are faster.
+    // Most runs have few peers: they meet as many special cases, and are faster.
     let peers = [3, 4, 3, 5, 4, 3, 4, 6][usize::try_from(seed / PARTS % 8).unwrap()];
     let plan: &[u64] = if seed.is_multiple_of(7) { &[3, 2] } else { &[3] };
     let mut net = Network::new(peers, plan, timing, seed);
@@ -152,9 +152,9 @@ fn random_schedules_are_safe_and_end_4() {
     part(3);
 }
 
-/// A peer greets another one and ends before the other one has noticed the connection. Later the peer is
-/// back. The engine delivered the greeting without a connection, so no connection was lost, and the next
-/// greeting was one too many.
+/// A peer greets another one and ends before the other one has noticed the connection. Later the peer
+/// is back. In the past, the engine delivered this greeting without a connection. So no connection was
+/// lost, and the next greeting counted as a second one.
 #[test]
 fn a_greeting_of_a_peer_that_has_ended_since_belongs_to_a_connection_that_is_lost_after_it() {
     run(23_391);

@@ -102,11 +102,11 @@ fn vectors_of_failed_and_repeated_views_carry_one_too() {
         look(&net);
         views += net.travelled.iter().map(|(_, _, sum, ..)| sum.ballot).collect::<BTreeSet<_>>().len();
     }
-    assert!(views > 80, "only {views} views in 75 sessions had sums: the faults come at the wrong time");
+    assert!(views > 80, "only {views} views in 75 sessions had sums: the faults came at the wrong time");
 }
 
-/// `check` tests this in every run. These runs break it most easily: peers that have crashed in between
-/// sum the same slot again.
+/// `check` tests this in every run. These runs are the likeliest to break it, because peers crash and
+/// then sum the same slot again.
 #[test]
 fn every_stream_masks_one_vector_only_across_failed_views_and_restarts() {
     let mut repeated = 0;

@@ -1,5 +1,5 @@
-//! One fault, or two faults, at every point of a run: each peer killed at each of its actions, and each
-//! link cut after each of its messages.
+//! Runs with one or two faults, at every point of the run: each peer killed at each of its actions, and
+//! each link cut after each of its messages.
 
 use std::collections::BTreeSet;
 

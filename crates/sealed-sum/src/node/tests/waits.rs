@@ -64,7 +64,7 @@ fn in_a_view_the_silent_neighbour_is_named_until_the_view_fails() {
                 _ => None,
             })
         };
-        // Half a second before the first time-out, no message arrives any more.
+        // From half a second before the first time-out, no message arrives.
         net.run_unchecked(net.now_ms() + timing().view_timeout_ms - 500, |_| false);
         let said: Vec<_> = net.peers().map(|peer| (peer, net.waits(peer))).collect();
         net.run_unchecked(net.now_ms() + 20_000, |net| failed(net).is_some());
@@ -120,7 +120,7 @@ fn who_has_the_result_stays_longer_for_a_peer_that_came_back() {
     let done = |(_, who, event): &&(Time, Peer, Event)| *who == ME && matches!(event, Event::Done);
     let left = |net: &Network| net.events.iter().find(done).map(|(at, ..)| *at);
     net.run_unchecked(120_000, |net| left(net).is_some());
-    assert_eq!(left(&net), Some(until.plus_ms(LINGER)), "as long again, and no longer");
+    assert_eq!(left(&net), Some(until.plus_ms(LINGER)), "it lingers as long again, and no longer");
 }
 
 /// Peer 4 reaches peer 3 `gap` milliseconds after the others. In some of these runs peer 4 thus gets the
@@ -154,6 +154,6 @@ fn who_gives_up_names_the_peers_that_have_left_with_the_result() {
     };
     net.run_unchecked(400_000, |net| ended(net).is_some());
     let text = ended(&net).expect("it gives up");
-    assert!(text.contains("have finished the session and left: its result is there"), "{text}");
+    assert!(text.contains("have the result and have left"), "{text}");
     assert!(text.contains("peer-0, peer-1, peer-2, peer-3"), "{text}");
 }

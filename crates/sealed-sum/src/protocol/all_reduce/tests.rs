@@ -1,4 +1,4 @@
-//! Tests whole trees of this machine alone. Queues deliver in any order between channels.
+//! Tests of this machine alone, in whole trees. Messages on different channels arrive in any order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -159,10 +159,10 @@ proptest! {
         let digest = total_digest(&SESSION, SUM, &plain);
         prop_assert_eq!(run.totals.len(), usize::from(peers));
         for (peer, total) in &run.totals {
-            prop_assert!(total.bytes[..] == plain[..], "{:?}: another sum", peer);
+            prop_assert!(total.bytes[..] == plain[..], "{:?}: not the plain sum", peer);
             prop_assert_eq!(total.digest, digest);
             let (written, of) = &run.early[peer];
-            prop_assert!(written[..] == plain[..] && *of == digest, "{:?}: another sum written ahead", peer);
+            prop_assert!(written[..] == plain[..] && *of == digest, "{:?}: not the plain sum, written ahead", peer);
         }
         prop_assert!(run.most <= WINDOW, "{} chunks on one edge at once", run.most);
         for (&(to, from, bulk), &sent) in &run.sent {
@@ -261,7 +261,7 @@ fn chunks_out_of_turn_of_another_length_or_from_elsewhere_are_blamed() {
     let order = Some(Fault::OutOfOrder("chunk"));
     assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 1, CHUNK)), None);
     assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 0, CHUNK)), order, "again");
-    assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 2, CHUNK)), order, "before the one before it");
+    assert_eq!(blamed(&mut root_with(3, 1), chunk(Up, 2, CHUNK)), order, "before the chunk before it");
     assert_eq!(blamed(&mut root_with(3, 3), chunk(Up, 3, CHUNK)), order, "after the last");
     assert_eq!(blamed(&mut root_with(3, 1), chunk(Down, 0, CHUNK)), order, "a total, from a child");
     let short = blamed(&mut root_with(3, 1), chunk(Up, 1, CHUNK - 8));

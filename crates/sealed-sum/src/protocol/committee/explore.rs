@@ -1,11 +1,11 @@
 //! Explores every interleaving of the decision, up to a bound, breadth first.
 //!
 //! Acceptors and `oblige` are the real code. Proposers act as in `node/elections.rs` and `view.rs`:
-//! prepare, promises, fetch, resume or sum again, acknowledgements, shares, open, next slot. A message may
-//! come late, again or never. A crash loses the memory, not the disk. States equal up to swapped peers
-//! that never propose are explored once. A value has the number of its ballot.
+//! prepare, promises, fetch, resume or sum again, acknowledgements, shares, open, next slot. A message
+//! may come late, again or never. A crash loses the memory, not the disk. States that differ only by a
+//! swap of peers that never propose are explored once. Each value has the number of its ballot.
 
-#![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order nobody sees")]
+#![allow(clippy::disallowed_types, reason = "a set of millions of fingerprints whose order does not matter")]
 
 mod claims;
 mod trace;
@@ -36,7 +36,7 @@ enum Rule {
     OldestValue,
     /// One less than a majority counts as a quorum.
     OneLess,
-    /// An acceptor acknowledges below its promise.
+    /// An acceptor acknowledges a ballot below its promise.
     AcceptsBelow,
     /// Member 0 lies in its promises, and acknowledges and releases everything that it is shown.
     Liar(Faults),
@@ -125,7 +125,7 @@ struct World {
     slots: u8,
     /// Largest number of crashes.
     crashes: u8,
-    /// True if shares travel one by one; otherwise a decision can be opened at once, which allows more.
+    /// True if shares travel one by one, false if a decision can be opened at once (more histories).
     shares: bool,
 }
 
@@ -504,7 +504,7 @@ impl World {
                 // A liar may get two values acknowledged; only values that can be opened or are open
                 // count.
                 if openable.len() > 1 || opened.len() > 1 {
-                    return Some(format!("slot {s}: the sums {openable:?} can be opened, {opened:?} are"));
+                    return Some(format!("slot {s}: {openable:?} can be opened, {opened:?} are open"));
                 }
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Tests of the rule of membership against liars that see everything: the rounds of the model behind the
-//! rule (`model.py`, see tests/security/attacks.md), with the real functions.
+//! Tests of the rule of membership against liars that see everything. They repeat the rounds of the
+//! model behind the rule (`model.py`, see tests/security/attacks.md) with the real functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +26,8 @@ fn ballot(counter: u64, proposer: Peer) -> Ballot {
     Ballot { counter, proposer }
 }
 
-/// Returns the guaranteed bound on a run of failed views: some for each liar, and one for each pair of
-/// liars.
+/// Returns the guaranteed bound on a run of failed views: a fixed number for each liar, and one for
+/// each pair of liars.
 fn bound(peers: usize, liars: usize) -> usize {
     liars * (borne(peers).min(3).max(liars) + 2) + liars * (liars - 1) / 2
 }
@@ -350,7 +350,7 @@ fn charges(marks: &[Mark], now: u32) -> [usize; 5] {
 fn another_mark_on_a_pair_costs_nothing_while_the_first_one_lives() {
     let first = mark(1, 0, 1, 0);
     assert_eq!(charges(&[first, mark(2, 0, 1, 1), mark(3, 1, 0, 7)], 7), [1, 1, 0, 0, 0]);
-    // It counts nothing after the first one's end either. Then a new one counts.
+    // The later marks do not count after the first mark's end either. A new mark then counts.
     assert_eq!(charges(&[first, mark(3, 1, 0, 7)], 8), [0; 5]);
     assert_eq!(charges(&[first, mark(3, 1, 0, 8)], 8), [1, 1, 0, 0, 0]);
 }
@@ -371,7 +371,8 @@ fn excess(peers: u16, pairs: &[(u16, u16)]) -> Vec<Peer> {
 
 #[test]
 fn a_mark_with_a_peer_that_is_left_out_counts_no_more() {
-    // Peer 0 has five marks; peer 1 has four, one of them with peer 0. Who has more than three goes.
+    // Peer 0 has five marks; peer 1 has four, one of them with peer 0. A peer with more than three is
+    // left out.
     let of_0 = [(0, 1), (0, 2), (0, 3), (0, 4), (0, 5)];
     let of_1 = [(1, 2), (1, 3), (1, 6)];
     assert_eq!(excess(7, &[&of_0[..], &of_1].concat()), [Peer(0)]);
@@ -380,7 +381,7 @@ fn a_mark_with_a_peer_that_is_left_out_counts_no_more() {
 
 #[test]
 fn if_more_would_go_than_liars_are_assumed_one_more_is_assumed() {
-    // Of 16 peers, three liars are assumed at first: who has more than four marks goes.
+    // Of 16 peers, three liars are assumed at first: a peer with more than four marks is left out.
     let pairs = |authors: u16| -> Vec<_> {
         (0..authors).flat_map(|author| (0..5).map(move |i| (author, 4 + (5 * author + i) % 12))).collect()
     };

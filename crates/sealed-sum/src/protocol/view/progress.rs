@@ -1,9 +1,9 @@
 //! Deadlines, which the receiver sets and which no message can extend.
 //!
-//! A member of the view sends a keep-alive message to its neighbours every second. A peer that is silent
-//! for `view_timeout_ms` counts as gone. In addition, the reports on each order, and the next order, have
-//! a deadline. It is 2 s later for each level, up by height and down by depth. So if several peers wait,
-//! the one next to a liar reports first.
+//! A member of the view sends a keep-alive message to its neighbours every second. A peer that is
+//! silent for `view_timeout_ms` counts as gone. In addition, the reports on each order, and the next
+//! order, have a deadline. Each level of the tree adds 2 s: by height for reports, and by depth for
+//! orders. So if several peers wait, the one next to a liar reports first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,7 +51,8 @@ impl Clock {
         self.budget_ms = match order {
             Order::Keys(_) | Order::Reveal(_) => 0,
             Order::Sum(slot) => compute.saturating_add(transfer(*slot)),
-            // The total of a value of an earlier view may have to be fetched, and slots before it.
+            // If the value is of an earlier view, its total may have to be fetched, and the slots
+            // before it.
             Order::Accept(record) if record.value.sum.ballot != ballot => {
                 compute.saturating_add(transfer(record.value.sum.slot))
             }

@@ -34,7 +34,7 @@ impl View {
                 }
                 self.report_keys(now, step);
             }
-            // The same as for older slots.
+            // As with older slots, this is not a fault.
             Report::Reveal(_) if self.keys.is_some() => {}
             Report::Reveal(items) => {
                 let fixed = self.fixed.as_ref().ok_or(Fault::OutOfOrder("reveal"))?;
@@ -51,7 +51,8 @@ impl View {
                     deal.item.sum == sum && dealers.contains(&deal.author)
                 });
                 if verified == Err(Fault::BadDeal) {
-                    // A deal has its dealer's signature. The child is at fault too, because it passed it on.
+                    // A deal has its dealer's signature. The child is at fault too, because it passed
+                    // the deal on.
                     let others = deal::liars(&self.ctx, &deals).filter(|&peer| peer != from);
                     others.for_each(|peer| step.blame(peer, Fault::BadDeal));
                 }
@@ -126,9 +127,9 @@ impl View {
         self.round.as_ref()?.record.as_ref()
     }
 
-    /// Checks that every item of a report fits this round and is signed by a member below its carrier.
-    /// Each member may have at most one item. An honest child has checked this before it forwards the
-    /// items. So the items of two children have different authors.
+    /// Checks that every item of a report fits this round and is signed by the child or a peer below
+    /// it. Each member may have at most one item. An honest child has checked this before it forwards
+    /// the items. So the items of two children have different authors.
     pub(super) fn verify<T: Item>(
         &self,
         from: Peer,

@@ -14,11 +14,12 @@ use super::*;
 /// Deviation of a party.
 #[derive(Clone, Debug)]
 enum Fault {
-    /// It changes a message of this kind and stage when it makes it, and continues with the changed message.
+    /// It changes a message of this kind and stage while making it, and continues with the changed
+    /// message.
     Made(&'static str, Stage, fn(u64) -> Change),
-    /// It sends another bit than it holds, in a round of this stage.
+    /// It sends a bit that it does not hold, in a round of this stage.
     Sent(Stage),
-    /// It sends one or both receivers another checked message of this kind than it must.
+    /// It sends one or both receivers a wrong checked message of this kind.
     Checked(&'static str, bool),
 }
 
@@ -79,7 +80,7 @@ impl Fault {
                 Some((cheat, round, ended))
             }
             Self::Sent(of) => {
-                // The message of the opened share is another fault.
+                // A wrong message of the opened share is a different fault.
                 let opened = opening(marks).map(|round| round - 1);
                 let rounds: Vec<u32> = (1..honest.messages[cheat].last()?.1)
                     .filter(|round| stage(marks, *round) == of && Some(*round) != opened)
@@ -168,7 +169,7 @@ fn every_fault_of_a_party_is_found_before_anything_is_opened_and_names_it_or_a_p
             });
             let sealed = ended.results.iter().any(|end| matches!(end, Some(Outcome::Sealed(_))));
             caught += usize::from(place.is_some() && !sealed);
-            // Lies at the opening itself spoil it, and reveal nothing.
+            // A lie at the opening itself spoils the opening, and reveals nothing.
             if round + 1 < opened {
                 early += 1;
                 before += usize::from(ended.marks.iter().all(|marks| opening(marks).is_none()));

@@ -1,4 +1,4 @@
-//! The program of the tasks `summary` and `glm`: what a computing party sees of the counts of all peers is
+//! Tests the program of the tasks `summary` and `glm`: all that a party sees of the peers' counts is
 //! uniform.
 
 use super::super::super::cells::{Rule, boxed};
@@ -42,7 +42,11 @@ fn every_word_of_the_counts_has_a_fresh_mask_and_one_that_is_missing_is_found() 
         let drawn = run.drawn.into_iter().filter(|(label, _)| parties() == 3 || label[1] == 0);
         let labels: Vec<([u8; 10], u32)> = drawn.collect();
         assert!(labels.len() > 20, "{} streams", labels.len());
-        println!("{} rounds, {} places without a mask, one after the other", run.rounds, labels.len());
+        println!(
+            "{} rounds, {} places, tested one after the other without their mask",
+            run.rounds,
+            labels.len()
+        );
         let missed = labels.par_iter().filter(|(label, round)| {
             let tape = Tape { known: Some(*label), ..Tape::default() };
             !stale(*round, tape, &program).contains(&true)
@@ -63,7 +67,7 @@ fn each_bit_that_a_party_sees_of_the_counts_is_a_fair_coin() {
             assert!((mean - 1.0).abs() < 0.02 && largest < LARGEST, "{mean} {largest}");
             assert_eq!(constant_pairs(&seen), 0, "party {party}");
         }
-        // Lanes that hide nothing, and a pooled count in clear.
+        // With lanes that hide nothing, or with a pooled count in clear, the test fails.
         let bare = Tape { bare_lane: true, ..Tape::default() };
         assert!(constant_bits(bare, &[ANNOUNCED], counted(&rule)) > 100);
         let held = cells::inputs(&cells::owners(&rule, 4, 9));

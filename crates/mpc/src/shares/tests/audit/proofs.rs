@@ -1,5 +1,5 @@
 //! The messages of proofs are uniform for their receiver, except for verdicts and for numbers that
-//! follow from its own.
+//! follow from the receiver's own numbers.
 
 use super::super::super::program::boxed;
 use super::super::super::round::Label;
@@ -19,8 +19,8 @@ fn sender(party: usize, from: Side) -> (usize, Side) {
     }
 }
 
-/// Returns what a party gets in each run with another third key, without openings, verdicts, and the second
-/// copy of each coin.
+/// Returns the messages that a party gets in each run. Each run has another third key. Openings,
+/// verdicts, and the second copy of each coin are left out.
 fn seen(party: usize, runs: u8) -> Vec<Vec<Vec<u8>>> {
     let run = |attempt: u8| {
         let mut keys = KEYS;
@@ -109,7 +109,8 @@ fn every_word_of_a_proof_has_a_mask_that_its_receiver_does_not_draw() {
         for (what, step) in masked {
             assert_eq!(stale(chunk, what, step), 0, "{what} of part {chunk}");
         }
-        // The coins do not depend on the masks of shares: this is what a word without a mask looks like.
+        // The coins do not depend on the masks of shares. So the coins show what a word without a mask
+        // looks like.
         assert!(stale(chunk, "coin that U tells", 2) > 0, "the test can fail");
     });
 }

@@ -53,8 +53,8 @@ pub(super) fn scores(runs: &Runs) -> Vec<f64> {
     ones.iter().flatten().map(|&ones| (f64::from(ones) - half) / (half / 2.0).sqrt()).collect()
 }
 
-/// Returns the number of bits of exclusive ors of two messages of the same length that are equal in all
-/// runs. Only whole words are compared.
+/// Compares two messages of the same length at a time. Returns the number of bits of their exclusive
+/// ors that are equal in all runs. Only whole words are compared.
 pub(super) fn constant_pairs(runs: &Runs) -> usize {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     let words: Vec<Vec<Vec<u64>>> = runs
@@ -162,8 +162,8 @@ fn difference(party: usize, one: &[Vec<Inputs>; 3], two: &[Vec<Inputs>; 3]) -> f
 
 #[test]
 fn uneven_classes_and_an_owner_of_one_row_change_nothing_that_is_seen_in_64_sessions() {
-    // The cases that broke the exchange by custodians: unevenly distributed classes, and an owner whose
-    // neighbours all belong to another owner.
+    // These cases broke an earlier protocol, the exchange by custodians: unevenly distributed classes,
+    // and an owner whose neighbours all belong to another owner.
     let codes = words(POINTS, 64, 9);
     let label = |even: bool| move |i: usize| Some(if even { i % 2 } else { i / 12 } as u16);
     let of = |even: bool| (0..POINTS).map(label(even)).collect::<Vec<_>>();
@@ -199,7 +199,7 @@ fn an_owner_that_does_not_compute_gets_shares_of_which_any_two_are_fair_coins_an
     let outputs: Vec<[Sealed; 3]> = (0..RUNS)
         .into_par_iter()
         .map(|attempt| {
-            // The owner has none of the keys.
+            // The owner has no key.
             let keys = [1, 2, 3].map(|number| [64 * number + attempt as u8; 32]);
             views(keys, Tape::default(), whole(POINTS)).1.results.map(|outcome| match outcome {
                 Outcome::Sealed(sealed) => sealed,
@@ -212,7 +212,7 @@ fn an_owner_that_does_not_compute_gets_shares_of_which_any_two_are_fair_coins_an
         let (zero, one) = first.split_at(own / 8);
         let mut shares = [zero.to_vec(), one.to_vec(), second.to_vec()];
         if planted {
-            // The first share holds everything, the others nothing.
+            // The first share holds the whole output, and the others are 0.
             let whole = (0..own / 8).map(|at| zero[at] ^ one[at] ^ second[at]).collect();
             shares = [whole, vec![0; own / 8], vec![0; own / 8]];
         }

@@ -25,7 +25,8 @@ use crate::protocol::{Action, Fault, Input, Machine, Step, Time};
 use crate::session::Peer;
 use chacha20::rand_core::SeedableRng;
 
-/// A node in a session of five with its surroundings. It is in the committee of three and does not lead.
+/// A node in a session of five, and everything around it. The node is in the committee of three and
+/// does not lead.
 pub(super) struct One {
     pub(super) net: Network,
     pub(super) node: Node,
@@ -228,7 +229,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
         ("another version", hello(VERSION + 1, session, 0), false, false),
         ("another session", hello(VERSION, [0; 32], 0), false, false),
         ("more committed slots than there are", hello(VERSION, session, 3), false, true),
-        ("nothing that may come first", Message::Status { committed: 0, in_view: false }, false, true),
+        ("a message that may not come first", Message::Status { committed: 0, in_view: false }, false, true),
     ];
     for (what, message, greeted, named) in cases {
         let mut one = One::strange(Vec::new());
@@ -236,7 +237,7 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
         assert_eq!(one.blames(peer, message), named, "{what}");
         assert_eq!(one.node.presence.has(peer), greeted, "{what}");
         let refused = matches!(one.last_to(peer), Some(Message::Fields(_)));
-        assert_eq!(refused, !greeted && !named, "{what}: it is told the fields of this session");
+        assert_eq!(refused, !greeted && !named, "{what}: it gets the fields of this session");
     }
     let mut one = One::new();
     let peer = one.others[0];
@@ -372,7 +373,7 @@ fn a_view_without_this_peer_or_with_one_outside_the_roster_is_not_joined() {
     let mut one = One::new();
     let ballot = one.ballot(9);
     let begin = one.begin(ballot, &others(&one), 0);
-    assert!(!one.blames(ballot.proposer, begin), "its members may all reach each other and not this peer");
+    assert!(!one.blames(ballot.proposer, begin), "its members may reach each other but not this peer");
     assert!(one.node.membership.view().is_none());
 
     let mut one = One::new();
@@ -401,7 +402,7 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
     assert!(!allowed(&free, 0, None), "a slot that is committed somewhere");
     assert!(!allowed(&free, 1, Some(&earlier)), "a value of an earlier view that no promise names");
     assert!(!allowed(&bound, 1, None), "a new sum where a value was acknowledged");
-    assert!(!allowed(&bound, 1, Some(&fresh)), "another value than that");
+    assert!(!allowed(&bound, 1, Some(&fresh)), "a value other than that one");
     // The node also checks this before it accepts.
     one.node.membership.oblige(bound);
     let accept = Step(vec![Action::Output(view::Output::Accept(fresh))]);
@@ -427,9 +428,9 @@ fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
         one.node.elections.is_silent()
     };
     let me = one.me;
-    assert!(shown(me, 1_000), "it was there, and does not know it");
-    assert!(!shown(me, 1), "it knows of a later one");
-    assert!(!shown(other, 1_000), "another was there");
+    assert!(shown(me, 1_000), "the node took part, and does not know it");
+    assert!(!shown(me, 1), "the node knows of a later ballot");
+    assert!(!shown(other, 1_000), "it was another peer that took part");
     // The checks also apply to restored items.
     let traces = vec![Trace::Key(one.sign(other, key(one.ballot(5)))), {
         let mut forged = one.sign(other, key(one.ballot(5)));
@@ -447,14 +448,14 @@ fn an_acceptor_promises_upwards_and_acknowledges_what_it_may() {
     assert!(acceptor.prepare(ballot(5)).is_ok());
     assert_eq!(acceptor.prepare(ballot(5)), Err(Refusal::Promised(ballot(5))), "once each");
     assert_eq!(acceptor.prepare(ballot(4)), Err(Refusal::Promised(ballot(5))));
-    assert_eq!(acceptor.accept(ballot(4), 0, 1), Err(Refusal::Promised(ballot(5))), "below its promise");
+    assert_eq!(acceptor.accept(ballot(4), 0, 1), Err(Refusal::Promised(ballot(5))), "a lower ballot");
     assert_eq!(acceptor.accept(ballot(5), 1, 1), Err(Refusal::Slot), "not the next slot");
     assert_eq!(acceptor.accept(ballot(5), 0, 1), Ok(()));
-    assert!(!acceptor.release(0, &2) && !acceptor.release(1, &1), "what it did not acknowledge");
+    assert!(!acceptor.release(0, &2) && !acceptor.release(1, &1), "it releases only what it acknowledged");
     assert!(acceptor.release(0, &1));
     assert_eq!(acceptor.accept(ballot(6), 0, 2), Err(Refusal::Released));
     acceptor.commit(1);
-    assert_eq!(acceptor.committed, 0, "slots in their order");
+    assert_eq!(acceptor.committed, 0, "slots are committed in order");
     acceptor.commit(0);
     assert_eq!((acceptor.committed, acceptor.released, acceptor.accepted), (1, None, None));
 }
@@ -517,11 +518,11 @@ fn a_node_that_is_held_up_says_that_it_is_there_to_whom_it_concerns() {
     assert!(neighbours.len() > 1 && neighbours.contains(&ballot.proposer));
     one.node.presence.lost(ballot.proposer, &mut Step::none());
     let left: Vec<_> = neighbours.into_iter().filter(|&peer| peer != ballot.proposer).map(there).collect();
-    assert_eq!(one.node.beat(), left, "to nobody that is gone");
+    assert_eq!(one.node.beat(), left, "not to peers that are gone");
 }
 
 /// Makes a node that proposes with promises of itself and of another committee member. The third member
-/// was not asked, but is connected. The other member has accused three peers, and so it is barred.
+/// was not asked, but is connected. The other member is barred, because it has accused three peers.
 fn proposes_with_a_barred_member() -> (One, Ballot, Peer, u64) {
     let mut one = One::strange(Vec::new());
     let (third, other, rest) = (one.committee[0], one.committee[1], one.others.clone());

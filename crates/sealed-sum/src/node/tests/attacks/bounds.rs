@@ -1,4 +1,4 @@
-//! Number of views that liars can fail, with whole nodes: no more than the membership rule allows (spec,
+//! Tests of whole nodes: liars can make no more views fail than the membership rule allows (spec,
 //! section 8). No honest peer is left out.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,8 @@ use crate::protocol::signed::Signed;
 use crate::protocol::view::{self, Order, Reason};
 use crate::session::Peer;
 
-/// Behaviour of liars: instead of a report if they follow, or instead of an order to sum if they lead.
+/// Behaviour of liars. If they follow, they do this instead of a report; if they lead, instead of an
+/// order to sum.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     /// They accuse one honest peer after another.
@@ -44,7 +45,7 @@ fn lie(kind: Lie, ctx: &[Context], liars: &BTreeSet<Peer>, from: Peer, message: 
             let failure = Failure { ballot, slot, reason: Reason::Lost, suspect };
             Some(Message::Failed(Signed::new(ctx, failure)))
         }
-        // Replaced by a message without effect.
+        // A message without effect replaces it.
         Lie::Silent => Some(Message::Status { committed: 0, in_view: true }),
         Lie::Nameless | Lie::End => {
             let ends = matches!(kind, Lie::End);
@@ -65,11 +66,11 @@ fn slot_of(report: &view::Report) -> u32 {
 /// Largest numbers of failed views between two openings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Runs {
-    /// Views that a mark ended, and all of whose members may be members.
+    /// Views that a mark ended, if none of their members should have been left out.
     pub(in super::super) marked: usize,
     /// Views that a mark ended, with a member that should have been left out.
     pub(in super::super) barred: usize,
-    /// Views that their own leader ended. That costs the leader its turns.
+    /// Views that their own leader ended. The leader then loses turns.
     pub(in super::super) ended: usize,
 }
 
@@ -192,7 +193,7 @@ fn the_mark_of_a_view_that_a_peer_was_not_in_is_kept() {
         let mut net = Network::new(peers, &[3, 3], timing(), 0);
         let (liar, suspect) = (net.committee()[1], net.committee()[0]);
         net.liars.insert(liar);
-        // A mark of a view that nobody else was in, in place of each report.
+        // Instead of each report, the liar sends a mark of a view that no other peer was in.
         let ballot = Ballot { counter: 0, proposer: liar };
         let failure = Failure { ballot, slot: 0, reason: Reason::Lost, suspect: Some(suspect) };
         let mark = Signed::new(&net.context(liar), failure);

@@ -1,6 +1,7 @@
-//! Dealers whose shares do not belong to one secret, or that one peer cannot open. Every peer can see that,
-//! so the first honest peer that gets such a deal names the dealer. In the past only the victim could know
-//! it. It could not prove it, and was left out; or the sum could not be opened, and the session ended.
+//! Attacks by dealers: their shares do not belong to one secret, or one peer cannot open its share.
+//! Every peer can see this, so the first honest peer that gets such a deal names the dealer. In the
+//! past only the victim noticed. Without proof, the victim was left out; or the sum could not be
+//! opened, and the session ended.
 
 use std::collections::BTreeSet;
 
@@ -25,17 +26,18 @@ use crate::session::{Faults, Peer};
 /// Ways to deal wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Wrong {
-    /// The members at these places of the committee get another point than their share.
+    /// The members at these places of the committee get a point that is not their share.
     Shares(&'static [usize]),
     /// One member gets bytes that are not a point.
     NoPoint,
-    /// The shares are not of a polynomial of a low enough degree. All are points that their holders can open.
+    /// The shares belong to a polynomial of too high a degree. All are points that their holders can
+    /// open.
     Degree,
-    /// Part of small order in one share.
+    /// One share has a part of small order.
     Twisted,
-    /// The deal of another dealer.
+    /// The liar copies the deal of another dealer.
     Copied,
-    /// An own deal of an earlier sum.
+    /// The liar repeats its own deal of an earlier sum.
     Repeated,
 }
 
@@ -170,7 +172,8 @@ fn a_deal_that_is_wrong_in_any_way_names_its_dealer_and_stops_nobody() {
     }
 }
 
-/// A member may be away while a liar deals. It can open its shares when it is back, without the liar.
+/// A member may be away while a liar deals. When the member is back, it can open its shares without the
+/// liar.
 #[test]
 fn a_member_that_was_away_opens_its_shares_when_the_dealer_is_gone() {
     use super::super::network::Fault;

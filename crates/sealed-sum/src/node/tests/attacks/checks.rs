@@ -1,5 +1,5 @@
-//! One test for each check of the protocol whose deletion no test had noticed. Each test fails without
-//! its check.
+//! One test for each check of the protocol that could once be deleted without a failing test. Each test
+//! fails if its check is deleted.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use crate::protocol::transfer;
 use crate::protocol::view::{self, Order, Reason, Report, Stage};
 use crate::session::Peer;
 
-/// Changes orders of the first leader in its first view, and stops when that view has failed at any peer.
-/// The fifth peer has no vote and deals no pad.
+/// Changes orders of the first leader in its first view, and stops when that view has failed at some
+/// peer. The fifth peer has no vote and deals no pad.
 fn ordered(seed: u64, change: impl Fn(&Order) -> Option<Order> + 'static) -> (Network, Vec<Peer>) {
     let mut net = Network::altered(5, &[3], timing(), seed, |session| {
         session.voting.members = session.roster[..4].iter().map(|entry| entry.name.clone()).collect();

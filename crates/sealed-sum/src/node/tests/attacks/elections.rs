@@ -102,7 +102,8 @@ fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() 
 
 #[test]
 fn a_promise_that_comes_after_its_proposal_was_refused_delays_the_next_proposal() {
-    // Its author counts that the proposal began nothing, so it would refuse an earlier one.
+    // The author of the promise counts a proposal that began nothing. So it would refuse an earlier
+    // proposal.
     let lease = timing().proposal_backoff_ms;
     for late in [false, true] {
         let mut one = One::strange(Vec::new());
@@ -123,7 +124,7 @@ fn a_promise_that_comes_after_its_proposal_was_refused_delays_the_next_proposal(
         assert_eq!(one.node.elections.proposed().is_some(), !late);
         if late {
             one.wait(ms + 3 * lease - 20);
-            assert_eq!(one.node.elections.proposed(), None, "two leases after the end of its own");
+            assert_eq!(one.node.elections.proposed(), None, "it waits for two leases after its own lease");
             one.wait(ms + 3 * lease + 20);
             assert!(one.node.elections.proposed().is_some());
         }

@@ -51,7 +51,7 @@ fn two_beginnings_of_one_view_end_it_and_the_neighbours_are_shown_both_first() {
     let neighbours: Vec<_> = one.node.membership.view().unwrap().place().neighbours().collect();
     one.sent.clear();
     one.hear(ballot.proposer, first.clone());
-    assert_eq!((one.failures(), one.sent.len()), (Vec::new(), 0), "the same once more");
+    assert_eq!((one.failures(), one.sent.len()), (Vec::new(), 0), "the same message once more");
     one.hear(ballot.proposer, second.clone());
     assert_eq!(one.failures(), [Reason::Fault]);
     for neighbour in neighbours {
@@ -80,7 +80,7 @@ fn the_third_refusal_of_a_member_in_a_row_ends_no_proposal_that_can_do_without_i
         let ballot = loop {
             match one.node.elections.proposed() {
                 Some(ballot) => break ballot,
-                None if ms > 30_000 => panic!("it does not propose"),
+                None if ms > 30_000 => panic!("the node does not propose"),
                 None => {
                     ms += 10;
                     one.wait(ms);
@@ -102,7 +102,7 @@ fn a_peer_that_too_many_marks_bar_gets_no_promise() {
             let ballot = Ballot { counter: 0, proposer: Peer(number) };
             one.sign(other, Failure { ballot, slot: 0, reason: Reason::Lost, suspect: Some(suspect) })
         };
-        // One mark fewer bars nobody.
+        // With one mark fewer, no peer is barred.
         let marks: Vec<_> = (0u16..).zip(suspects).skip(usize::from(!barred)).map(mark).collect();
         let ballot = one.ballot(1);
         let promise =
@@ -119,7 +119,7 @@ fn a_peer_that_too_many_marks_bar_gets_no_promise() {
     }
 }
 
-/// A status is sent to greeted peers only. So a peer whose greeting comes late lacks the last one.
+/// A status is sent to greeted peers only. So a peer whose greeting comes late lacks the last status.
 #[test]
 fn a_peer_that_greets_late_is_sent_the_status_that_it_has_missed() {
     for (said, told) in [(0, false), (1, true)] {

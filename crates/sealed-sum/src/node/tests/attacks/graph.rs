@@ -112,8 +112,8 @@ impl Views {
     }
 }
 
-/// The leader shows one half of the tree another key of its own, and then knows all parts of the draw. It
-/// could look for a key that makes its friends the only partners of a victim.
+/// The leader shows one half of the tree a different key of its own, and then knows all parts of the
+/// draw. It could look for a key that makes its friends the only partners of a victim.
 #[test]
 fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
     let net = Network::new(66, &[1], timing(), 1);
@@ -154,7 +154,7 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
         }
         to == leader
     });
-    assert_eq!(reveals.len() + 1, ctx.committee.len(), "all parts but its own");
+    assert_eq!(reveals.len() + 1, ctx.committee.len(), "all parts except its own");
     // The leader's own part of the draw; the leader signs it for each of the two lists.
     let mut secret = [0; 32];
     let mut random = <view::Rng as SeedableRng>::from_seed([leader.0 as u8; 32]);
@@ -173,7 +173,7 @@ fn a_leader_that_shows_two_keys_of_its_own_gets_nobody_to_agree_on_any() {
     assert_eq!(
         failed,
         children.into_iter().collect(),
-        "who gets the order checks it and passes it to nobody"
+        "the peer that gets the order checks it and does not pass it on"
     );
 }
 
@@ -210,7 +210,7 @@ fn parts_of_a_draw_are_heeded_once_and_as_they_were_committed_to() {
         (step.0.iter().any(named), step.0.iter().any(failed))
     };
     assert_eq!(parts.len(), 2);
-    assert_eq!(blamed(&mut views, parts.remove(0)), (true, true), "not what it committed itself to");
+    assert_eq!(blamed(&mut views, parts.remove(0)), (true, true), "not the part that it committed itself to");
     assert_eq!(blamed(&mut views, keys.swap_remove(0)), (false, true), "a second list of keys");
     let mut views = Views::new(&net, ballot, &members);
     let mut late = None;
@@ -221,5 +221,5 @@ fn parts_of_a_draw_are_heeded_once_and_as_they_were_committed_to() {
         false
     });
     assert_eq!(agreed.len(), members.len());
-    assert_eq!(blamed(&mut views, late.unwrap()), (false, false), "late is nobody's fault");
+    assert_eq!(blamed(&mut views, late.unwrap()), (false, false), "a late item is not a fault");
 }

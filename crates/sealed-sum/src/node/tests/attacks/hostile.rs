@@ -49,7 +49,7 @@ fn no_reason_for_failed_views_stops_a_session() {
                 net.rewrite = Some(Box::new(move |_, _, message| {
                     let ballot = match message {
                         Message::View(view::Message::Up(ballot, Report::Keys(_))) => *ballot,
-                        // Replaces the true statement.
+                        // The false statement replaces the true one.
                         Message::Failed(failed) if failed.author == liar => failed.item.ballot,
                         _ => return None,
                     };

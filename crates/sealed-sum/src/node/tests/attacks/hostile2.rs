@@ -112,7 +112,7 @@ fn two_member_lists_do_not_get_an_honest_peer_named() {
     let fits = |ballot: &Ballot| second_of(*ballot, &fewer) == one.me && second_of(*ballot, &all) == honest;
     let ballot = (first.counter + 1..).map(|counter| one.ballot(counter)).find(fits).unwrap();
     one.hear(ballot.proposer, one.begin(ballot, &fewer, 0));
-    // The honest peer is shown all peers.
+    // The liar shows the honest peer a view of all peers.
     let task = Arc::new(Numbers { me: honest, words: vec![3] });
     let mut other = Node::new(Arc::new(one.net.context(honest)), task, [2; 32], Vec::new()).unwrap();
     drop(other.handle(one.now, Input::Start));

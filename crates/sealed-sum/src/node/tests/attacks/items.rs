@@ -38,7 +38,7 @@ impl Done {
             Some(crate::node::Record::Committed(committed, _) | crate::node::Record::Bare(committed)) => {
                 committed.clone()
             }
-            _ => panic!("slot {slot} is not there"),
+            _ => panic!("slot {slot} is missing"),
         });
         Self { net, committee, other, committed }
     }
@@ -87,9 +87,9 @@ fn a_promise_with_any_rule_of_it_broken_is_refused() {
         }),
         ("a value of another slot than the next", &of_coin),
         ("a value of the same ballot", &|item| accept(item, &|accepted| accepted.ballot = ballot)),
-        ("a decision, and nothing released", &|item| item.promise.released = false),
-        ("released, and nothing shown", &|item| item.decision = Vec::new()),
-        ("released, and nothing acknowledged", &|item| item.promise.accepted = None),
+        ("a decision without a release", &|item| item.promise.released = false),
+        ("a release without a decision", &|item| item.decision = Vec::new()),
+        ("a release without an acknowledged value", &|item| item.promise.accepted = None),
         ("a decision of too few", &|item| item.decision.truncate(1)),
     ];
     for (what, change) in changes {
@@ -142,7 +142,7 @@ fn acknowledgements_that_break_any_rule_decide_nothing() {
     assert!(!decided(&forged), "another's signature");
     let many = [second(b, &|_| ()), second(b, &|_| ())].concat();
     assert!(!decided(&many), "more than the committee has members");
-    // An item that does not fit is not passed over: all peers come to the same verdict.
+    // An item that does not fit is not skipped, so all peers reach the same verdict.
     let third = |by, change: &dyn Fn(&mut Acknowledgement)| {
         let [_, third] = second(by, change);
         [&second(b, &|_| ())[..], &[third]].concat()
@@ -244,8 +244,8 @@ fn a_committed_slot_that_breaks_any_rule_is_refused() {
         committed.record.deals.pop();
     });
     refused("too few acknowledgements", sum, &|committed| committed.acknowledgements.truncate(1));
-    refused("a pad too many", sum, &|committed| committed.pads.push([0; 32]));
-    refused("a pad too few", sum, &|committed| {
+    refused("one pad too many", sum, &|committed| committed.pads.push([0; 32]));
+    refused("one pad too few", sum, &|committed| {
         committed.pads.pop();
     });
     refused("another pad", sum, &|committed| committed.pads[0] = [1; 32]);

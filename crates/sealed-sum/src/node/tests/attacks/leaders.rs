@@ -1,4 +1,4 @@
-//! A leader that deviates, a peer that has lost its state, a server that lies.
+//! Attacks by a leader that deviates, by a peer that has lost its state, and by a server that lies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use crate::protocol::view::{self, Order, Stage};
 use crate::session::{Faults, Peer, Timing};
 use crate::task::{History, Outcome, Task, Work};
 
-/// Lets the first leader collect the shares of `slot` of all peers and withhold them. It then drops its
-/// state, cuts off one peer, and sums again without that peer. The difference would be that peer's
-/// vector, or another coin.
+/// Lets the first leader collect all peers' shares of `slot` and withhold them. The leader then drops
+/// its state, cuts off one peer, and sums again without that peer. The difference of the two sums would
+/// be that peer's vector; for slot 0, it would be another coin.
 fn summed_again(slot: u32, seed: u64) -> Network {
     let timing = Timing { start_wait_ms: 0, ..timing() };
     let mut net = Network::new(5, &[3], timing, seed);
@@ -49,7 +49,7 @@ fn a_leader_that_withholds_an_opening_does_not_get_a_second_one() {
         let net = summed_again(1, seed);
         assert_eq!(net.openable()[&1].len(), 1, "seed {seed}: {:?}", net.openable());
         let sums: BTreeSet<_> = net.travelled.iter().map(|(_, _, sum, ..)| *sum).collect();
-        assert_eq!(sums.len(), 1, "seed {seed}: nobody puts anything into a second sum: {sums:?}");
+        assert_eq!(sums.len(), 1, "seed {seed}: no peer contributes to a second sum: {sums:?}");
         net.check();
         honest_finish(&net, &format!("seed {seed}"));
     }
@@ -65,7 +65,7 @@ fn a_leader_that_does_not_like_the_coin_gets_no_other() {
     }
 }
 
-/// Lets the leader sum over the committee members up to place `first` alone, and withhold the opening.
+/// Lets the leader sum over the committee members up to place `first` only, and withhold the opening.
 /// The leader then drops its state and sums over itself and the later peers, which were cut off until
 /// then.
 fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
@@ -104,12 +104,11 @@ fn both_sides(faults: Faults, first: usize, seed: u64) -> Network {
     net
 }
 
-/// The fault model `crash`, the default, does not prevent this; `byzantine` does.
+/// The default fault model `crash` does not prevent this; `byzantine` does.
 #[test]
 fn a_leader_between_two_majorities_opens_twice_with_crash_and_once_with_byzantine() {
     let twice = |net: &Network| net.openable().get(&1).is_some_and(|sums| sums.len() > 1);
-    // The first proposer decides whether the leader leads again, together with the peers that it has shut
-    // out.
+    // The first proposer decides whether the leader leads again with the peers that were cut off.
     assert!((0..4).any(|seed| twice(&both_sides(Faults::Crash, 2, seed))), "with crash nothing prevents it");
     for seed in 0..4 {
         let net = both_sides(Faults::Byzantine, 3, seed);

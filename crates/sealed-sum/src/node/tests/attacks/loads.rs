@@ -17,7 +17,7 @@ use crate::session::{Peer, Timing};
 
 #[test]
 fn who_only_says_that_it_goes_on_holds_the_others_up_for_a_while_and_not_for_ever() {
-    // The liar is in a view without the others, or has a slot that it never gives.
+    // The liar is in a view without the others, or has a slot that it never sends.
     for (committed, in_view) in [(0, true), (1, false)] {
         let timing = Timing { compute_ms: 10_000, no_quorum_timeout_ms: 40_000, ..timing() };
         let mut net = Network::new(3, &[3], timing, 9);
@@ -79,7 +79,7 @@ fn a_request_costs_its_server_one_piece_and_asked_again_and_again_a_few() {
     let stall = ctx.session.timing.view_timeout_ms;
     let later = Time(1_000).plus_ms(stall);
     assert_eq!((ask(&mut server, later, greedy), ask(&mut server, later, greedy)), (CHUNK, 0));
-    assert_eq!(ask(&mut server, later.plus_ms(stall), greedy), 0, "twice as long");
+    assert_eq!(ask(&mut server, later.plus_ms(stall), greedy), 0, "twice as long a delay");
     assert_eq!(ask(&mut server, later.plus_ms(2 * stall), greedy), CHUNK);
     // Credits open the window to its usual size.
     let mut server = Transfer::new(ctx);
@@ -102,7 +102,7 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     let ctx = Arc::new(net.context(Peer(0)));
     let stored = |slot: u32| match net.disk(Peer(0)).get(&format!("committed-{slot}")) {
         Some(crate::node::Record::Committed(committed, total)) => (committed.clone(), total.clone()),
-        _ => panic!("slot {slot} is not there"),
+        _ => panic!("slot {slot} is missing"),
     };
     let ((coin, _), (sum, total)) = (stored(0), stored(1));
     let digest = sum.record.digest(&ctx);
@@ -156,8 +156,8 @@ fn what_was_not_asked_for_changes_nothing_and_what_does_not_check_names_its_serv
     let other_total = bytes::Bytes::from(vec![0xaa; total.len()]);
     assert_eq!(run(asked, &[(server, head), (server, piece(1, 0, &other_total))]), wrong, "another total");
     assert_eq!(run(asked, &[(server, Fetch(9, asked))]), wrong, "no such slot");
-    // At the server: a credit brings nothing more if its piece was not sent, or if it comes twice or for
-    // another slot.
+    // At the server, a credit brings nothing more if the server has not sent its piece, if it comes
+    // twice, or if it is for another slot.
     let mut serving = Transfer::new(ctx);
     let long = Served::Sealed(bytes::Bytes::from(vec![1; 20 * CHUNK]));
     drop(serving.serve(Time(0), server, 1, Some((Held::Committed(sum), long))));
@@ -178,7 +178,7 @@ fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told
     net.run(60_000);
     let ctx = Arc::new(net.context(Peer(0)));
     let Some(crate::node::Record::Committed(committed, total)) = net.disk(Peer(0)).get("committed-1") else {
-        panic!("slot 1 is not there")
+        panic!("slot 1 is missing")
     };
     let server = Peer(1);
     let ask = |want: Want, messages: Vec<transfer::Message>| {
@@ -208,7 +208,11 @@ fn a_piece_of_another_length_is_refused_before_the_rest_comes_and_a_lack_is_told
     assert_eq!(
         lacks(Want::Committed, vec![head(), Lacking(1)]),
         (false, true),
-        "it has shown that it has it"
+        "it has shown that it has the value"
     );
-    assert_eq!(lacks(Want::Accepted([0; 32]), vec![Lacking(1)]), (false, true), "it never said it had that");
+    assert_eq!(
+        lacks(Want::Accepted([0; 32]), vec![Lacking(1)]),
+        (false, true),
+        "it never claimed to have that value"
+    );
 }

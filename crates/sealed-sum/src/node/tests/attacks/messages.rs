@@ -89,7 +89,8 @@ fn a_view_that_breaks_a_rule_of_its_beginning_is_not_joined() {
         assert_eq!(entered(&net, to, ballot), usize::from(sound), "{what}");
         assert_eq!(net.named().contains(&from), !sound, "{what}");
     }
-    // Signed by another peer, or with too few reached peers: no peer can lead such a view.
+    // The beginning is signed by another peer, or its promises reach too few peers. No peer can lead
+    // such a view.
     for reached in [&all[..], &all[..2]] {
         let mut net = begun();
         let from = tree[0];
@@ -100,7 +101,7 @@ fn a_view_that_breaks_a_rule_of_its_beginning_is_not_joined() {
         net.say(from, tree[1], begin);
         assert_eq!((entered(&net, tree[1], high), net.named().contains(&from)), (0, true));
     }
-    // From a peer that is not the parent, twice, and after the end.
+    // The beginning comes from a peer that is not the parent, comes twice, and comes after the end.
     let mut net = begun();
     let begin = begin(&net, high, promises(&net, high, &all));
     net.say(tree[1], tree[2], begin.clone());

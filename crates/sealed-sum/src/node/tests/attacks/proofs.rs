@@ -81,7 +81,7 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
     let ctx = done.net.context(Peer(0));
     let stored = |slot: u32| match done.net.disk(Peer(0)).get(&format!("committed-{slot}")) {
         Some(Record::Committed(committed, total)) => (committed.clone(), total.clone()),
-        _ => panic!("slot {slot} is not there"),
+        _ => panic!("slot {slot} is missing"),
     };
     let ((coin, empty), (sum, total)) = (stored(0), stored(1));
     let ballot = sum.acknowledgements[0].item.ballot;
@@ -101,20 +101,20 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
     let few = Committed { acknowledgements: sum.acknowledgements[..1].to_vec(), ..sum.clone() };
     refused("decided by too few", committed(few, &total));
     refused("another total", committed(sum.clone(), &other));
-    // Acknowledged, but not yet committed.
+    // Records of a value that is acknowledged, but not yet committed.
     let accepted = |record: SumRecord, total: &Bytes| {
         vec![coin.clone(), Record::Accepted(ballot, record, total.clone())]
     };
     let good = restore(accepted(sum.record.clone(), &total)).unwrap();
     assert_eq!(good.votes.acceptor.accepted.unwrap().slot, 1);
-    assert_eq!(good.votes.acceptor.promised, ballot, "what it acknowledged it has promised");
+    assert_eq!(good.votes.acceptor.promised, ballot, "it has promised the ballot in which it acknowledged");
     refused("acknowledged, another total", accepted(sum.record.clone(), &other));
     let mut record = sum.record.clone();
     record.deals.pop();
     refused("acknowledged, a deal is missing", accepted(record, &total));
     let early = vec![Record::Accepted(ballot, sum.record.clone(), total.clone())];
     assert_eq!(restore(early).unwrap().votes.acceptor.accepted, None, "of a slot that is not the next");
-    // Released.
+    // Records of a release.
     let value = sum.record.digest(&ctx);
     let released = |acks: &[Signed<Acknowledgement>]| Record::Released(1, value, acks.to_vec());
     let with = |acks: &[_]| [accepted(sum.record.clone(), &total), vec![released(acks)]].concat();
@@ -126,7 +126,7 @@ fn stored_records_that_do_not_fit_each_other_or_their_proofs_are_refused() {
     refused("released what was not decided", with(&sum.acknowledgements[..1]));
     let over = [committed(sum.clone(), &total), vec![released(&sum.acknowledgements)]].concat();
     assert_eq!(restore(over).unwrap().votes.acceptor.released, None, "of a slot that is committed");
-    // Promises.
+    // Records of promises.
     let high = Ballot { counter: 70, ..ballot };
     for records in [vec![Record::Joined(high)], vec![Record::Promised(high), Record::Promised(ballot)]] {
         assert_eq!(restore(records).unwrap().votes.acceptor.promised, high);

@@ -1,4 +1,4 @@
-//! Reports and orders of a view with one rule broken at a time, at the machine that takes them.
+//! Tests of the machine of a view: each report or order breaks one rule.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,8 +21,8 @@ use chacha20::rand_core::SeedableRng;
 
 type Sent = (Peer, Peer, Message);
 
-/// Views of five peers and the messages between them. The tree order is: the leader, `at`, another peer,
-/// and the two children of `at`. The first of these is in the committee, and the second is not.
+/// Views of five peers and the messages between them. The tree order is: the leader, `at`, another
+/// peer, and the two children of `at`. The first child is in the committee, and the second is not.
 struct Tree {
     net: Network,
     ctx: Vec<std::sync::Arc<Context>>,
@@ -176,7 +176,7 @@ impl Tree {
         Record::new(sum, self.net.peers().collect(), total, deals.collect())
     }
 
-    /// Delivers messages until the next one is `stop`. Takes and returns that one.
+    /// Delivers messages until the next one is `stop`. Takes that message out and returns it.
     fn until(&mut self, stop: impl Fn(&Sent) -> bool) -> Option<Message> {
         while let Some(next) = self.queue.pop_front() {
             if stop(&next) {
@@ -254,7 +254,7 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
             let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: None };
             *report = Report::Keys(vec![tree.forge(tree.order[4], by, key)]);
         }),
-        ("of nobody below it", 3, |tree, _, report| {
+        ("of a peer that is not below it", 3, |tree, _, report| {
             let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: None };
             *report = Report::Keys(vec![tree.sign(tree.order[4], key)]);
         }),
@@ -340,7 +340,11 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
 fn a_report_that_comes_before_its_time_names_the_child_that_sends_it() {
     type Before = fn(&Order) -> bool;
     let early: [(&str, Before, Report); 2] = [
-        ("nothing to acknowledge", |order| matches!(order, Order::Accept(_)), Report::Acknowledge(0, vec![])),
+        (
+            "an empty acknowledgement",
+            |order| matches!(order, Order::Accept(_)),
+            Report::Acknowledge(0, vec![]),
+        ),
         ("nothing decided", |order| matches!(order, Order::Decide(..)), Report::Release(0, vec![])),
     ];
     for (what, before, report) in early {
@@ -368,7 +372,7 @@ fn who_stands_elsewhere_in_the_tree_gives_no_orders_and_no_reports() {
     let (at, stranger, child) = (tree.at(), tree.order[2], tree.order[3]);
     let keys = tree.report(child, |report| matches!(report, Report::Keys(_)));
     tree.say(stranger, at, Message::Up(tree.ballot, keys.clone()));
-    assert_eq!((&tree.blamed, &tree.failed), (&vec![], &vec![]), "it may have another tree in mind");
+    assert_eq!((&tree.blamed, &tree.failed), (&vec![], &vec![]), "it may have seen another tree");
     tree.say(child, at, Message::Down(tree.ballot, Order::Sum(0)));
     assert_eq!(tree.blamed, [child], "orders come from above");
     // The slot is over, so the report has no other error.
@@ -422,7 +426,7 @@ fn an_order_to_sum_or_to_accept_that_breaks_any_rule_is_not_followed() {
         record.deals[0].item.dealt.challenge[0] ^= 1;
         record
     });
-    assert!(!broken, "deals that its dealer has not signed");
+    assert!(!broken, "a deal that its dealer has not signed");
     // A dealer signs a deal with a share that its holder cannot open. The dealer is named.
     let mut tree = Tree::new();
     let Order::Accept(mut record) = tree.order(accept(0)) else { unreachable!() };
@@ -433,7 +437,8 @@ fn an_order_to_sum_or_to_accept_that_breaks_any_rule_is_not_followed() {
     let record = Record::new(record.value.sum, record.value.members, record.value.total, record.deals);
     tree.down(Order::Accept(record));
     assert_eq!((&tree.blamed[..], tree.failed.len()), (&[liar][..], 1), "bad shares");
-    // The leader changes a deal of another member. That one is not named, because it has not signed this.
+    // The leader changes a deal of another member. That member is not named, because it has not signed
+    // the changed deal.
     let mut tree = Tree::new();
     let Order::Accept(mut record) = tree.order(accept(0)) else { unreachable!() };
     record.deals[1].item.dealt.shares.swap(1, 2);
@@ -463,7 +468,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
     let value = tree.accepted[0].digest(&tree.ctx[0]);
     let item = Acknowledgement { ballot: tree.ballot, slot: 1, value };
     let acks = tree.committee.iter().map(|&by| tree.sign(by, item.clone())).collect();
-    assert!(!tree.follows(Order::Decide(1, acks)), "for another slot than the one that is accepted");
+    assert!(!tree.follows(Order::Decide(1, acks)), "for a slot other than the accepted one");
 
     for (count, follows) in [(1, false), (2, true)] {
         let mut tree = Tree::new();
@@ -513,7 +518,7 @@ fn a_decision_or_an_opening_that_breaks_any_rule_is_not_followed() {
         (true, vec![culprit]),
         "a wrong share"
     );
-    // Before the decision.
+    // The order comes before the decision.
     let mut tree = Tree::new();
     drop(tree.order(|order| matches!(order, Order::Decide(0, _))));
     let items = tree.releases(&tree.accepted[0]);

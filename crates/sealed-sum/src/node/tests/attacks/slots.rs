@@ -1,4 +1,5 @@
-//! A slot at one node: the values that it acknowledges, opens and gets, and statements of other peers.
+//! A slot at one node: the values that the node acknowledges, opens and gets, and claims of other
+//! peers.
 
 use bytes::Bytes;
 
@@ -42,7 +43,11 @@ fn a_value_is_acknowledged_with_its_own_total_and_in_its_turn() {
     let other = accepting(&|one, _| one.node.membership.made([9; 32], total.clone()));
     assert_eq!(other, (false, vec![], vec![]), "its total is not here");
     let released = accepting(&|one, _| one.node.elections.votes_mut().acceptor.released = Some([7; 32]));
-    assert_eq!(released, (false, vec![Reason::Disagreement], vec![]), "it has released for another");
+    assert_eq!(
+        released,
+        (false, vec![Reason::Disagreement], vec![]),
+        "it has released shares of another value"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A member of the tree that passes on items that do not belong there.
+//! Attacks by a member of the tree that passes on items that do not belong there.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,8 @@ fn an_order_that_comes_early_makes_nobody_blame_those_below() {
     }
 }
 
-/// One of two siblings has given its signed item to the other one: their parent would pass it on twice.
+/// One of two siblings has given its signed item to the other one. Their parent would pass the item on
+/// twice.
 #[test]
 fn an_item_of_a_sibling_is_held_against_who_passes_it_on() {
     for seed in 0..3 {

@@ -1,6 +1,6 @@
-//! Random schedules with one deviating peer. It is a leader that changes its orders and ignores promises.
-//! Or it is a peer that loses its disk, or a server that sends false answers. No slot is opened twice,
-//! and no honest peer is blamed. Once all is healed, every honest peer finishes.
+//! Random schedules with one deviating peer. This peer is a leader that changes its orders and ignores
+//! promises, a peer that loses its disk, or a server that sends false answers. No slot is opened twice,
+//! and no honest peer is blamed. Once all faults are healed, every honest peer finishes.
 
 use super::super::network::{Fault, Network, Rewrite};
 use super::{PARTS, all, bound_ms, patient, random_fault};

@@ -61,7 +61,8 @@ enum Lie {
     Backdate,
     /// Begins its views with random promises only.
     Choose,
-    /// Promises as if it had acknowledged nothing. A session with `crash` does not bear this.
+    /// Promises as if it had acknowledged nothing. A session with the fault model `crash` does not
+    /// tolerate this.
     Forget,
     /// Deals with wrong shares, for example shares that one member cannot open.
     Deal,
@@ -125,7 +126,8 @@ impl Liars {
     fn lie(&mut self, lie: Lie, from: Peer, message: &Message) -> Option<Message> {
         match (lie, message) {
             (Lie::Accuse, Message::View(_) | Message::Failed(_) | Message::Status { .. }) => {
-                // Colluding liars choose by the ballot.
+                // Colluding liars choose the victim by the ballot, so that they mostly accuse the same
+                // peer.
                 let place = self.seen.0.counter as usize + self.random.below(8) as usize / 7;
                 self.ends(from, Some(self.honest[place % self.honest.len()]))
             }
@@ -330,7 +332,7 @@ struct Seen {
     barred: [usize; 2],
     /// Failed views in a row that their leader ended.
     ended: [usize; 2],
-    /// Views of one session without one honest peer that had not finished.
+    /// Views of one session that left out one honest peer before it had finished.
     out: [usize; 2],
     /// Seconds until the last honest peer finished.
     seconds: [u64; 2],
@@ -348,8 +350,8 @@ impl Seen {
     }
 }
 
-/// Returns the largest number of views that one honest peer was left out of before it had finished. A peer
-/// that no honest promise of the view reaches is not connected yet, or was lost.
+/// Returns the largest number of views that one honest peer was left out of before it had finished. A
+/// view does not count if no honest promise reaches the peer: it is not connected yet, or was lost.
 fn views_out(net: &Network) -> usize {
     let mut out: BTreeMap<Peer, BTreeSet<Ballot>> = BTreeMap::new();
     let mut finished = BTreeSet::new();

@@ -65,7 +65,7 @@ fn wider_bounds() {
     }
 }
 
-/// Checks that the bug is found, and prints the shortest way to it.
+/// Checks that the bug is found, and prints the shortest path to it.
 fn caught(rule: Rule, members: u8, ballots: usize, slots: u8) {
     let mut shortest: Option<String> = None;
     for proposers in proposers(ballots, members) {
@@ -132,8 +132,8 @@ fn one_liar_opens_twice_with_majorities_and_not_with_byzantine_quorums() {
     assert!(!opens_twice(Rule::Liar(Faults::Byzantine), 4, 2, 0));
 }
 
-/// A liar that is believed serves values that were never decided. If its proof is checked, it can serve
-/// only decided values.
+/// If the others believe a liar, it serves values that were never decided. If they check its proof, it
+/// can serve only decided values.
 #[test]
 fn a_liar_that_serves_slots_is_caught_where_it_is_believed() {
     assert!(opens_twice(Rule::LiarServes(Faults::Byzantine), 4, 1, 0));
@@ -168,7 +168,7 @@ fn a_lost_disk_opens_twice_unless_its_owner_does_not_vote_any_more() {
 fn an_acceptor_that_has_released_acknowledges_nothing_else_in_the_slot() {
     let mut acceptor = Acceptor::default();
     acceptor.accept(ballot(1, 0), 0, 7).unwrap();
-    assert!(!acceptor.release(0, &8), "not what it has acknowledged");
+    assert!(!acceptor.release(0, &8), "not the value that it has acknowledged");
     assert!(acceptor.release(0, &7));
     assert_eq!(acceptor.accept(ballot(2, 1), 0, 8), Err(Refusal::Released));
     acceptor.accept(ballot(3, 1), 0, 7).unwrap();

@@ -22,14 +22,14 @@ impl World {
     }
 }
 
-/// Describes an action. Members are named by their place in a list whose passive part is sorted after each
-/// step.
+/// Describes an action. The number of a member is its place in the list of members. The members that
+/// never propose are sorted after each step, so their numbers may change.
 fn describe(act: Act) -> String {
     match act {
         Act::Propose(b) => format!("ballot {b} is proposed"),
         Act::Promise(b, a) => format!("{a} promises ballot {b}"),
         Act::Begin(b, quorum, claim) => {
-            format!("ballot {b} begins with the promises of {quorum:#b}, the liar's claims {claim}")
+            format!("ballot {b} begins with the promises of {quorum:#b}, the liar's promise claims {claim}")
         }
         Act::Accept(b, s, a) => format!("{a} acknowledges slot {s} in ballot {b}"),
         Act::Release(b, s, a) => format!("{a} releases its shares of slot {s} in ballot {b}"),
