@@ -72,7 +72,7 @@ struct Run {
     start: ProcessTime,
 }
 
-/// Number of right test rows, by method.
+/// Number of test rows that are predicted correctly, by method.
 struct Scores {
     rows: usize,
     lambda: f64,
@@ -90,7 +90,7 @@ fn main() -> Result<(), Failure> {
         None => false,
         Some("late") => true,
         Some("deal") => return print_deal(&data, split, seed),
-        Some(other) => return Err(format!("{other}: only late or deal may stand here").into()),
+        Some(other) => return Err(format!("{other}: expected late or deal").into()),
     };
     create_folders(&out, false)?;
     let name = format!("{split}-{seed}-{rounds}");

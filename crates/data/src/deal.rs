@@ -5,7 +5,7 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 
 use super::split::by_class;
 
-/// Reason for which rows could not be dealt. No row was dealt.
+/// Reason why rows could not be dealt. No row was dealt.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DealError {
     /// More peers than rows, or no peer at all.
@@ -188,7 +188,7 @@ pub fn mixes(
             let left: f64 =
                 weights.iter().zip(&rows_of).filter(|(_, rows)| !rows.is_empty()).map(|(w, _)| w).sum();
             let mut point = uniform(&mut stream) * left;
-            // Because of rounding, the point may lie above the last class.
+            // Because of rounding, the drawn point may lie above the last class.
             let mut from = None;
             for (rows, weight) in rows_of.iter_mut().zip(&weights).filter(|(rows, _)| !rows.is_empty()) {
                 from = Some(rows);

@@ -155,7 +155,7 @@ pub fn check_class_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) const NO_CLASS: &str = "a class: text or a whole number (a quantity to predict is no class)";
+pub(super) const NO_CLASS: &str = "a class: text or a whole number (a quantity to predict is not a class)";
 
 /// Returns the class of a number. Whole numbers name classes; other numbers are quantities, which cannot
 /// be learnt as classes.

@@ -58,7 +58,7 @@ impl Archive<'_> {
 }
 
 fn damaged(file: &Path, error: &ZipError) -> DataError {
-    DataError::Layout { file: file.into(), problem: format!("damaged or no NPZ archive: {error}") }
+    DataError::Layout { file: file.into(), problem: format!("damaged, or not an NPZ archive: {error}") }
 }
 
 /// See [`super::npz_digest`].
@@ -123,7 +123,10 @@ pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, Dat
         }
         let (count, width, cells) = archive.read(name, |mut array| array.cells(expected.comma()))?;
         if *rows.get_or_insert(count) != count {
-            let problem = format!("array {} has another number of rows than others", quoted(name.as_bytes()));
+            let problem = format!(
+                "array {} and the other arrays have different numbers of rows",
+                quoted(name.as_bytes())
+            );
             return Err(DataError::Layout { file: file.into(), problem });
         }
         if name == features && !known.contains(features) {

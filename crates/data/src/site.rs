@@ -53,8 +53,9 @@ impl SiteMap {
         names.iter().map(|name| self.rename.get(name).unwrap_or(name).clone()).collect()
     }
 
-    /// Checks that the file has every name in the map, so that a typing error does not leave pounds for
-    /// kilograms. The label may be absent, because rows to predict have no label.
+    /// Checks that the file has every name in the map. Otherwise a typing error in a name could leave a
+    /// column in pounds that should be in kilograms. The label may be absent, because rows to predict have no
+    /// label.
     fn check(&self, before: &[String], after: &[String], label: Option<&str>) -> Result<(), String> {
         let has = |names: &[String], name: &String| names.contains(name) || label == Some(name.as_str());
         if let Some((from, to)) =
@@ -119,7 +120,7 @@ pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format
         ("a header", expected.header.is_some(), text),
     ] {
         if given && format != only {
-            let problem = format!("{option} goes with {only} only, and this file is {format}");
+            let problem = format!("{option} is only for {only}, but this file is {format}");
             return Err(DataError::Layout { file: path.into(), problem });
         }
     }

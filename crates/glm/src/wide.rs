@@ -59,7 +59,7 @@ impl Wide {
         let (_, exponent) = libm::frexp(self.hi);
         let unit = libm::scalbn(1.0, exponent - 40);
         let whole = (self.hi / unit).round_ties_even();
-        // If hi lies between two whole numbers, lo decides.
+        // If `hi` is halfway between two whole numbers, `lo` decides.
         let rest = self - Self::from(whole * unit);
         let beyond = |half: f64| (rest - Self::from(half * unit)).hi;
         let whole = match () {
@@ -172,7 +172,7 @@ impl Factor {
                 if i == j {
                     let whole = matrix[place(size, i, i)].value();
                     let enough = rest.value() > LEAST * whole;
-                    // Not a number fails, too.
+                    // NaN fails, too.
                     if !enough {
                         return Err(i);
                     }

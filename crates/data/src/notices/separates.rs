@@ -17,7 +17,7 @@ const VALUES: usize = 1 << 25;
 /// Most different values that a column of numbers may have to be treated as codes.
 const CODES: usize = 30;
 
-/// Rows with enough of each class, for all columns.
+/// Rows that are compared. Each of their classes has enough rows.
 pub(super) struct Sample {
     /// Compared rows, each with the place of its class.
     rows: Vec<(usize, usize)>,

@@ -12,7 +12,7 @@ use crate::check_class_name;
 pub const MIN_ROWS: u64 = 10;
 /// Most characters of a name in a session file.
 pub(super) const LONGEST: usize = 64;
-/// Most classes that are taken from the file; the user must name more than these.
+/// Most classes that are taken from the file. If there are more, the user must name them.
 pub const MOST_CLASSES: usize = 50;
 
 /// A text that may be written to a file for others.
@@ -59,7 +59,7 @@ impl Rule<'_> {
     /// are enough.
     ///
     /// # Errors
-    /// A text with the problem and what to do. It does not contain a text of the column.
+    /// A text with the problem and what to do, but without any text of the column.
     pub fn admit_classes(
         &self,
         texts: &BTreeMap<String, u64>,

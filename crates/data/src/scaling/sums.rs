@@ -5,9 +5,9 @@
 //! ascending order. The first typical row has the mean of the values from place floor(n / 4) to below
 //! floor(n / 2). The second has the mean of the next values, to below n - floor(n / 4).
 //!
-//! Up to a quarter of the values may be codes such as -999; they move neither mean far. (These are
-//! quartile means, like the midmean of Tukey, *Exploratory Data Analysis*, 1977.) Each peer counts
-//! equally, and each number is the mean of at least ten of its rows.
+//! Up to a quarter of the values may be codes such as -999, and still neither mean changes much. (These are
+//! quartile means, like the midmean of Tukey, *Exploratory Data Analysis*, 1977.) Each peer counts equally,
+//! and each number is the mean of at least ten of its rows.
 
 use flyswarm_sealed_sum::crypto::mask::Wide;
 

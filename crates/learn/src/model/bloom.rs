@@ -67,7 +67,7 @@ pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> R
     Ok(counts)
 }
 
-/// Adds rows, with a class index each, to counts of classes x m.
+/// Adds rows with their class indices to the counts (classes x m).
 ///
 /// # Errors
 /// [`ModelError`] if features or labels do not fit, if there is not one label for each row, or if a count
@@ -88,7 +88,8 @@ pub fn add(
     count(counts, hash, scaler, data, labels)
 }
 
-/// Does the same as [`add`]. No row may make a count too large.
+/// Adds rows as [`add`] does, without its check that no count can exceed 32 bits. The caller must be sure of
+/// that.
 fn count(
     counts: &mut Counts,
     hash: &FlyHash,

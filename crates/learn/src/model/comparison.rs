@@ -1,10 +1,11 @@
 //! Statements on how good predictions are. Every sentence is made here; command line, page, receipt and
 //! Python repeat it.
 //!
-//! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of the
-//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval that lies on one
-//! side. There are two intervals: of balanced accuracy, compared with always predicting the largest class,
-//! and of the paired difference to another prediction of the same rows.
+//! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of always
+//! predicting the largest class. A verdict needs [`ENOUGH`] rows of each class, and an interval whose ends
+//! are both better or both worse. There are two kinds of intervals. One is that of the balanced accuracy,
+//! which is compared with always predicting the largest class. The other is that of the paired difference to
+//! another prediction of the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,9 @@ use super::figures::{ENOUGH, Figures, Gain, Majority, Share};
 pub enum Verdict {
     /// The prediction is better.
     Better,
-    /// The interval allows both.
+    /// The interval includes better and worse values.
     Unclear,
-    /// The prediction is worse, or not better than always the largest class.
+    /// The prediction is worse, or not better than always predicting the largest class.
     Worse,
     /// A class has too few rows.
     TooFew,
@@ -238,7 +239,7 @@ mod tests {
         assert!(
             equal.text.starts_with("The model is no better than always \"none\": balanced accuracy 0.50")
         );
-        // The interval decides, not the figure, and its lower end must be above.
+        // The lower end of the interval must be above 0.5. The figure itself does not decide.
         let mut found = figures([40, 600], [30, 500]);
         found.balanced_accuracy.low = 0.5;
         assert!(found.against_majority("model").warns);

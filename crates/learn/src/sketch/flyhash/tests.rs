@@ -164,8 +164,8 @@ const KINDS: [&str; 13] = [
     "the smallest",
 ];
 
-/// There are enough rows of M that levels are tried, and given up if they cannot separate rows. There are
-/// two blocks of points.
+/// M has enough rows that levels are tried, and are not used any longer if they cannot separate rows. The
+/// points fill two blocks.
 #[test]
 fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
     for (kind, densify) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
