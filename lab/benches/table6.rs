@@ -159,8 +159,8 @@ fn settings(full: bool, as_json: bool, only: &str) {
     }
 }
 
-/// Measures training on bytes. A fifth of the bytes are not zero. One of d, m, s and rho differs from a middle
-/// value.
+/// Measures training on bytes. A fifth of the bytes are not zero. One of d, m, s and rho differs from a
+/// middle value.
 fn sweeps() {
     const MIDDLE: [usize; 4] = [784, 16_384, 78, 32];
     let time = |[d, m, s, rho]: [usize; 4]| {

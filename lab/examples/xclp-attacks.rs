@@ -266,7 +266,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 fn rebuild() {
     const OUTPUTS: [(Option<u32>, &str); 4] =
-        [(None, "raw"), (Some(12), "2^-12"), (Some(6), "2^-6, as it leaves"), (Some(4), "2^-4")];
+        [(None, "raw"), (Some(12), "2^-12"), (Some(6), "2^-6, as in a session"), (Some(4), "2^-4")];
     let attacks = [
         ("50 rows around the nearest own one", false, Made::Around, 1, "raw 0.978, 2^-6 0.823, own 0.946"),
         ("64 rows along the axes", false, Made::Axes, 1, "raw 0.980, 2^-6 0.914, 2^-4 0.886"),
@@ -325,7 +325,7 @@ fn degrees() {
     println!("copies of {} foreign rows as degree meters (design page: raw 0.99), Spearman:", foreign.len());
     let with = |f: &dyn Fn(usize) -> f64| spearman(&copies().map(f).collect::<Row>(), &truth).abs();
     println!("  scores times sqrt(d) {:.2}, without {:.2}", with(&with_root), with(&raw));
-    println!("  as it leaves: largest score {:.2}, classes above 0 {:.2}", with(&largest), with(&classes));
+    println!("  as in a session: largest score {:.2}, classes above 0 {:.2}", with(&largest), with(&classes));
 }
 
 /// Measures whether an owner's own score reveals that a foreign neighbour of a class is near. The result is

@@ -1,6 +1,6 @@
 //! Checks that three computing members get the result of the integer reference, bit for bit, on real rows:
 //! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (default: 30 draws of 250 rows
-//! of each of three sets). The code calls computing members parties.
+//! of each of three sets). In this file a computing member is called a party.
 //!
 //! Each draw has different rows, planes, labels, owners and settings. Every second draw balances the classes.
 //! The three parties run the whole program of a session, from the owners' parcels to the owners' output. The

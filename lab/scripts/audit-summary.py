@@ -231,7 +231,7 @@ def quantiles(rng: random.Random, rounds: int, planted: str) -> tuple[int, int]:
 
 
 def pairs(rng: random.Random, rounds: int) -> tuple[int, int]:
-    """Returns how many of these pairs of sessions have two open cells that differ by few rows, and all."""
+    """Returns the number of these pairs of sessions with two open cells that differ by few rows, and the number of all pairs."""
     few = 0
     for _ in range(rounds):
         summary = session(rng)

@@ -3,7 +3,7 @@
     pip install ./python torch 'flwr[simulation]'
     python3 lab/scripts/compare-quickstart.py [SEEDS]     # --count only counts, --without-flower needs no flwr
 
-Both programs in lab/quickstart train the network from the same first weights, and use the rows of
+Both programs in lab/quickstart train the network from the same initial weights, and use the rows of
 lab/quickstart/digits.py, as does plain FedAvg in PyTorch (plain.py). Each runs with SEEDS seeds (3); the order of
 the batches is drawn. Flower's app has
 the form of its quickstart for PyTorch: a server app, a client app and a pyproject.toml. Lines are lines of code

@@ -96,7 +96,7 @@ def slow_network(lab):
         doctor.end(0)
     trip = float(re.search(r"round trip ([\d.]+) ms", line).group(1))
     if not 30 <= trip <= 200:
-        raise Failed(f"a round trip of {trip} ms where two cables of 10 ms each way make 40")
+        raise Failed(f"a round trip of {trip} ms, but two cables of 10 ms each way make 40 ms")
     for node in lab.join(hosts):
         node.end(0, 120)
     lab.same(hosts)
@@ -146,7 +146,8 @@ def cut_off(lab):
     lan.cut(lost)
     for node in nodes[:4]:
         node.wait_line("finished", lambda line: '"finished"' in line)
-    # The progress of the sum decides whether its silence or the lost connection is noticed first.
+    # The progress of the sum decides whether the others first notice the host's silence or the lost
+    # connection.
     lab.said(hosts[0], nodes[0].wait_line("view-failed", lambda line: '"view-failed"' in line))
     lab.ok(f"four peers continue without {lost.name}, whose cable is out")
     nodes[4].stop(signal.SIGKILL)

@@ -53,7 +53,7 @@ impl Dataset {
         Self::new(width, values, labels, classes)
     }
 
-    /// Returns the same rows with a group for each.
+    /// Returns the same rows with a group for each row.
     ///
     /// # Errors
     /// [`DataError::Shape`] if the number of groups differs from the number of rows.

@@ -9,7 +9,7 @@ use super::split::by_class;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DealError {
     /// More peers than rows, or no peer at all.
-    #[error("{rows} rows for {peers} peers, expected at least one row for each of at least one peer")]
+    #[error("{rows} rows for {peers} peers, expected at least one peer, and at least one row for each")]
     TooFewRows {
         /// Rows to deal.
         rows: usize,
@@ -216,7 +216,7 @@ fn uniform(stream: &mut Stream) -> f64 {
 fn gamma_variate(shape: f64, stream: &mut Stream) -> f64 {
     if shape < 1.0 {
         let power = libm::pow(uniform(stream), 1.0 / shape);
-        // Never 0, because some peer must get the rows.
+        // The result is never 0, because some peer must get the rows.
         return (gamma_variate(shape + 1.0, stream) * power).max(f64::MIN_POSITIVE);
     }
     let d = shape - 1.0 / 3.0;

@@ -48,7 +48,7 @@ pub(super) fn meaning(text: &str) -> Option<String> {
     (number && !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0')).then(|| whole.to_owned())
 }
 
-/// Turns label texts into indices, with a given list of classes or one made on the way.
+/// Turns label texts into indices, with a given list of classes or a list that is made from the texts.
 #[derive(Debug)]
 pub(super) struct Labels {
     known: Known,

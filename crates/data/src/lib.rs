@@ -207,7 +207,7 @@ pub struct Expected<'a> {
     pub array: Option<&'a str>,
     /// Name of the sheet of a workbook; required if several sheets have rows.
     pub sheet: Option<&'a str>,
-    /// How the site's own file becomes the agreed table.
+    /// Map from the peer's own file to the agreed table.
     pub site: Option<&'a site::SiteMap>,
     /// The format; detected if not given.
     pub format: Option<Format>,

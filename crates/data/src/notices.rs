@@ -285,7 +285,7 @@ pub fn ids(values: &[i64]) -> Option<Ids> {
     let most = groups.iter().map(|group| group.len()).max().unwrap_or(0);
     let scattered = again * 2 >= distinct && gap >= 5 && most * 5 <= n;
     let even = groups.iter().all(|group| group.len() == most);
-    // Chance gives the row counts of the values a variance as large as their mean.
+    // If the values were drawn at random, the variance of their row counts would equal the mean.
     let mean = n as f64 / distinct as f64;
     let variance =
         groups.iter().map(|group| (group.len() as f64 - mean).powi(2)).sum::<f64>() / distinct as f64;

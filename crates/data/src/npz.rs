@@ -102,9 +102,8 @@ fn archive(source: &Source) -> Result<Archive<'_>, DataError> {
     Ok(Archive { file, zip: open(file, source.archive()?)? })
 }
 
-/// Turns the arrays into a table. An array of one dimension is a column with the array's name. The columns
-/// of the features have the names in `columns`. `y` is the label if the label has no array of its own
-/// name.
+/// Turns the arrays into a table. An array of one dimension is a column with the array's name. The columns of
+/// the features have the names in `columns`. `y` is the label if no array has the name of the label.
 pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, DataError> {
     let mut archive = archive(source)?;
     let file = archive.file;

@@ -1,5 +1,5 @@
-//! Turns a site's own file into the agreed table. Names, values, units, dates and fills may differ; a map
-//! file (`--map`) lists the differences. The map file stays at the site.
+//! Turns a peer's own file into the agreed table. Names, values, units, dates and fills may differ; a map
+//! file (`--map`) lists the differences. The map file stays at the peer.
 //!
 //! The table is rewritten before it is read. So a map works for CSV and for every other format with column
 //! names.
@@ -17,7 +17,7 @@ pub mod suggest;
 
 pub use pattern::DatePattern;
 
-/// Differences between the columns of a site's file and the agreed columns.
+/// Differences between the columns of a peer's own file and the agreed columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteMap {
     /// The agreed name of a column by its name in the file.

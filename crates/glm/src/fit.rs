@@ -14,7 +14,7 @@ const CONVERGED: f64 = 1e-20;
 /// Squared length of a Newton step below which steps must shrink fast. If they do not, the outcome is
 /// separated.
 const NEAR: f64 = 1e-3;
-/// Most halvings of one step.
+/// Largest number of halvings of one step.
 const MOST_HALVINGS: u32 = 10;
 
 /// A column of the design.
@@ -41,7 +41,7 @@ pub struct Model {
     pub weighted: bool,
     /// True if the standard errors are robust (HC1).
     pub robust: bool,
-    /// Most rounds after the first, without the sandwich.
+    /// Largest number of rounds after the first, without the sandwich.
     pub rounds: usize,
     /// Level of the confidence intervals.
     pub level: f64,
@@ -115,7 +115,7 @@ fn dot(a: &[Wide], b: &[Wide]) -> Wide {
 }
 
 impl Model {
-    /// Returns the most rounds that may be opened.
+    /// Returns the largest number of rounds that may be opened.
     #[must_use]
     pub fn most_rounds(&self) -> usize {
         1 + usize::from(self.robust) + if self.family == Family::Linear { 0 } else { self.rounds }

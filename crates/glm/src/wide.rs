@@ -148,8 +148,8 @@ pub(super) fn place(size: usize, row: usize, column: usize) -> usize {
     row * size - row * (row + 1) / 2 + column
 }
 
-/// Least part of a column's sum of squares that the columns before it must leave. A column that is a linear
-/// combination of others leaves less than 1e-28 of it, by rounding.
+/// Least share of a column's sum of squares that must be left after the columns before it are taken out. If a
+/// column is a linear combination of others, rounding leaves less than 1e-28.
 const LEAST: f64 = 1e-22;
 
 /// Factor L of a symmetric matrix A = L L'.

@@ -115,7 +115,7 @@ impl LearntRows {
         self.overlap_of(data.into(), data.labels())
     }
 
-    /// Does the same as [`LearntRows::overlap`] for borrowed rows. Rows without a label are left out.
+    /// Counts as [`LearntRows::overlap`] does, for borrowed rows. Rows without a label are left out.
     #[must_use]
     pub fn overlap_of(&self, rows: Borrowed<'_>, labels: &[u16]) -> Overlap {
         let mut found = Overlap { rows: rows.rows(), partial: self.partial, ..Overlap::default() };
@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn rows_are_known_again_by_values_and_label() {
         let found = learnt().overlap(&rows(&[1.0, 2.0, 2.0, 3.0, -0.0, 9.0], &[0, 1, 0, 0, 0, 1]));
-        // 2 with the other label is another row. 0 was recorded without a label. -0 is hashed as 0.
+        // The value 2 with the other label is a different row. The value 0 was recorded without a label. -0
+        // is hashed as 0.
         assert_eq!(found, Overlap { rows: 6, learnt: 3, held_out: 1, partial: false });
         assert_eq!(learnt().overlap(&rows(&[4.0], &[0])), Overlap { rows: 1, ..Overlap::default() });
     }

@@ -182,9 +182,8 @@ impl Model {
     /// Returns the model with a description of how a table becomes its features. The description also
     /// names the features.
     ///
-    /// # Errors
-    /// [`ModelError::TableSchema`], also if a fill value is not yet known, and [`ModelError::Column`] if
-    /// the description makes another number of features.
+    /// # Errors [`ModelError::TableSchema`], also if a fill value is not yet known, and
+    /// [`ModelError::Column`] if the description gives a different number of features.
     pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ModelError> {
         preparation.check_resolved()?;
         let named = self.with_columns(preparation.features())?;
@@ -305,8 +304,8 @@ impl Model {
         self.predictor_with(Arc::new(FlyHash::new(&self.sketch)))
     }
 
-    /// Does the same as [`Model::predictor`], with a lifting matrix of [`Model::sketch`] that was drawn
-    /// before.
+    /// Returns a predictor as [`Model::predictor`] does, with a lifting matrix of [`Model::sketch`] that was
+    /// drawn before.
     #[must_use]
     pub fn predictor_with(&self, hash: Arc<FlyHash>) -> Predictor<'_> {
         let scorer = Scorer::new(self.readout, &self.counts, self.classes.len());

@@ -208,7 +208,8 @@ impl Survey {
         let Self { names, seen, label, group, dropped, rows, ragged, texts } = self;
         let sideways = transposed(&names, rows);
         let layout = |mut problem: String| {
-            // In such a table, the advice about the label would publish patients.
+            // The column names of such a table are patients, so it must be transposed before a label is
+            // chosen.
             if let Some(hint) = &sideways {
                 problem = format!("{hint}. Otherwise: {problem}");
             }

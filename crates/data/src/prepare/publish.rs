@@ -1,4 +1,4 @@
-//! Rules for the texts of one site's rows that may be written to a file for all peers.
+//! Rules for the texts of one peer's rows that may be written to a file for all peers.
 //!
 //! Only [`Rule`] makes a [`Publishable`], and all drafted or added levels and classes are made of these. A
 //! text that only a few rows have may be a name, an id or a remark, and so identify a patient.

@@ -1,7 +1,6 @@
 //! Means and deviations over all peers, from one exact sum.
-//!
-//! Peers add words of 512 bits ([`Wide`]), in two's complement. With Q = round(x 2^40), halves away from
-//! zero:
+//!  Peers add words of 512 bits ([`Wide`]), in two's complement. Let Q = round(x 2^40), with halves rounded
+//! away from zero. The words are:
 //!
 //! | words | of each feature | content |
 //! | --- | --- | --- |
@@ -240,7 +239,8 @@ mod tests {
         // The sum is too large, in either direction.
         for sum in [BigInt::from(1) << 122, BigInt::from(-1) << 122] {
             assert_eq!(with(1, BigInt::clone(&sum)), Err(ScalingError::Inconsistent(1)));
-            // With squares, the variance would be below 0 too. Without them, only the limit refuses it.
+            // With squares, the variance would be below 0 too. Without squares, only the limit refuses the
+            // sum.
             assert_eq!(Moments::from_words(&[words[0], number(sum)], 1), Err(ScalingError::Inconsistent(1)));
         }
         // The squares are too large, below 0, or too small for the mean.

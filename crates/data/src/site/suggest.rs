@@ -1,4 +1,4 @@
-//! Drafts a map file from the problems of a site's file, for a person to review.
+//! Drafts a map file from the problems of a peer's own file, for a person to review.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -44,8 +44,8 @@ struct Lines {
     values: String,
 }
 
-/// Returns the lines of a map file for this file of rows. `renamed` are names to treat as agreed. Open
-/// questions become comments that say what to decide.
+/// Returns the lines of a map file for this file of rows. `renamed` are names that count as agreed. Open
+/// questions become comments that name the decision.
 #[must_use]
 pub fn draft(
     problems: &Problems,

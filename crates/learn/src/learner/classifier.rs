@@ -76,7 +76,7 @@ fn bad<T>(text: impl Into<String>) -> Result<T, ClassifierError> {
 }
 
 impl Classifier {
-    /// Puts a classifier together. `session` is the name and id of the session of origin.
+    /// Makes a classifier from its parts. `session` is the name and the id of the session that made it.
     ///
     /// # Errors
     /// [`ClassifierError`] if the parts do not fit together or a weight is not finite.
@@ -98,7 +98,11 @@ impl Classifier {
         }
         let network = Network::new(architecture, scaler.width(), classes.len())?;
         if weights.len() != network.weights() {
-            return bad(format!("{} weights, the network has {}", weights.len(), network.weights()));
+            return bad(format!(
+                "{} weights, expected {} as in the network",
+                weights.len(),
+                network.weights()
+            ));
         }
         if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
             return bad(format!("weight {at} is {}", weights[at]));
@@ -305,7 +309,7 @@ impl Classifier {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_HEADER {
-            return bad("no header of safetensors");
+            return bad("the file has no header of safetensors");
         }
         let (text, data) = rest.split_at_checked(length).ok_or_else(short)?;
         let header: Map<String, Value> = match serde_json::from_slice(text) {

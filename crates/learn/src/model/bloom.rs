@@ -11,7 +11,7 @@ use super::ModelError;
 /// Number of rows that are hashed at a time, so that their winners need little memory.
 pub(super) const BLOCK: usize = 1024;
 
-/// Counts that do not fit their size. Nothing was changed.
+/// Reason why counts or labels are refused. Nothing was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountsError {
     /// The number of classes or of rows of M differs.

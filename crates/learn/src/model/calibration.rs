@@ -144,7 +144,7 @@ impl Losses {
             sums.0[0] += 1;
             for (calibration, sum) in Calibration::all().zip(&mut sums.0[1..]) {
                 frequencies.probabilities(calibration, scores, &mut stated);
-                // A loss is at most ln 1024 plus that of the frequencies: far below 2^53.
+                // A loss is at most ln 1024 plus the loss of the frequencies, which is far below 2^53.
                 *sum += (-libm::log(stated[usize::from(label)]) * UNIT).max(0.0) as u64;
             }
         }

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn columns_are_told_in_the_pools_deviations_and_the_farthest_comes_first() {
-        // Means 1, 0, 5 and deviations 1, 0, 0 here; 3, 0, 4 and 1, 0, 1 in the pool.
+        // Here the means are 1, 0, 5 and the deviations 1, 0, 0. In the pool they are 3, 0, 4 and 1, 0, 1.
         let here = rows(3, &[0.0, 0.0, 5.0, 2.0, 0.0, 5.0]);
         let pool = rows(3, &[2.0, 0.0, 3.0, 4.0, 0.0, 5.0]);
         let opened = Moments::from_words(&moments(&pool, true), 3).unwrap();

@@ -42,7 +42,7 @@ pub struct Comparison {
     pub swarm: Figures,
     /// Figures of the models trained on each peer's own rows.
     pub alone: Figures,
-    /// Figures of the nearest of a peer's own rows.
+    /// Figures of nearest neighbours among a peer's own rows.
     pub neighbours: Figures,
     /// Balanced accuracy of `swarm` minus that of `alone`.
     pub gain_over_alone: Gain,
@@ -78,7 +78,10 @@ impl Whose {
             ),
             Self::File => (
                 "model",
-                ["one that learns from the other rows alone", "nearest neighbours among the other rows"],
+                [
+                    "a model that learns only from the other rows of the file",
+                    "nearest neighbours among the other rows of the file",
+                ],
             ),
         }
     }
@@ -152,8 +155,8 @@ impl Comparison {
         format!("{swarm}; own data only {alone:.2}, nearest neighbours {near:.2}")
     }
 
-    /// Returns the sentences: the comparison with always the largest class, with own rows alone, and with
-    /// the nearest own rows.
+    /// Returns the sentences: the comparisons with always predicting the largest class, with a model of own
+    /// rows alone, and with nearest neighbours among own rows.
     #[must_use]
     pub fn sentences(&self, whose: Whose) -> Vec<Sentence> {
         let (subject, [alone, nearest]) = whose.words();

@@ -20,7 +20,7 @@ use super::readout::lowest;
 
 /// Number of bins of the stated confidence. Bins have equal widths, from 0 to 1.
 pub const CONFIDENCE_BINS: usize = 10;
-/// Number of rows of a class below which no statement is made on how good predictions are.
+/// Fewest rows of each class for a statement on how good predictions are.
 pub const ENOUGH: u64 = 20;
 /// Number of units in a confidence of 1.
 const UNIT: f64 = 65_536.0;

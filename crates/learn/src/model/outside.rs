@@ -9,9 +9,9 @@ use flyswarm_data::scaling::Scaling;
 /// inequality at most one training value in 2,500 was that far. With n training rows, sqrt(n - 1) deviations
 /// are enough, because no training value was farther (Samuelson's inequality).
 pub const FAR: f64 = 50.0;
-/// Number u of standard deviations that is also far outside if enough values of a column are that far: at
-/// least three, and more than one value in u^2. By Chebyshev's inequality the training rows had no larger
-/// share.
+/// A value is also far outside at this number u of standard deviations if enough values of its column are
+/// that far: at least three, and more than one value in u^2. By Chebyshev's inequality the training rows had
+/// no larger share.
 pub const UNUSUAL: f64 = 6.0;
 
 /// Known range of a column's values in the model.
@@ -42,7 +42,7 @@ impl ColumnRange {
         }
     }
 
-    /// Returns the distance from the mean, or beyond the bounds.
+    /// Returns the distance from the mean, or from the bounds.
     fn distance(self, x: f32) -> f64 {
         let x = f64::from(x);
         match self {

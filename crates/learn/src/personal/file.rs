@@ -238,7 +238,7 @@ impl PersonalModel {
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_HEADER {
-            return bad("no header of safetensors");
+            return bad("the file has no header of safetensors");
         }
         let (text, data) = rest.split_at_checked(length).ok_or_else(short)?;
         let header: Value = match serde_json::from_slice(text) {

@@ -37,8 +37,8 @@ mod selection;
 
 use block::{LANES, Points};
 
-/// Largest number of entries of a block of points, 2^24 (64 MiB). With very many features a block holds
-/// fewer points than it could.
+/// Largest number of entries of a block of points, 2^24 (64 MiB). With very many features, this limit makes a
+/// block smaller.
 const BLOCK_ENTRIES: usize = 1 << 24;
 
 /// The data does not fit the sketch.

@@ -1,6 +1,6 @@
-//! Locality-sensitive codes. Bit l of a row is its side of random plane l. The Hamming distance H of two
-//! codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
-//! TMLR 2023, Algorithm 1, lines 3-6).
+//! Locality-sensitive codes. Bit l of a row's code is the side of random plane l on which the row lies. The
+//! Hamming distance H of two codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client
+//! Label Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
 //!
 //! The normal of plane l is row l of a matrix of L x d standard Gaussians from
 //! `Stream(seed, "planes", [])`, drawn as described in `sketch::gaussian`.

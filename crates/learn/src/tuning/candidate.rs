@@ -62,8 +62,8 @@ pub struct Ranges {
     pub max_m: usize,
 }
 
-/// Number of ones in a row of M: a number, or a share of d. With `densify` d is padded. Soft bins do not
-/// multiply it.
+/// Number of ones in a row of M: a number, or a share of d. With `densify` d is first padded. Soft bins do
+/// not multiply d.
 #[derive(Debug, Clone, Copy)]
 enum Ones {
     Number(usize),

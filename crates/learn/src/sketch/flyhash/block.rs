@@ -51,7 +51,7 @@ const PASSED: usize = 4;
 /// Points of a block, prepared for M, and M.
 #[derive(Debug)]
 pub(super) struct Points<'a> {
-    /// Rows of `ones` columns, ascending.
+    /// Columns of the ones in each row of M, ascending.
     pub(super) columns: &'a [u32],
     pub(super) ones: usize,
     pub(super) dimension: usize,
@@ -225,7 +225,7 @@ impl NullaryFnOnce for Levels<'_> {
     #[inline(always)]
     fn call(self) -> Self::Output {
         let mut columns = vec![Column([0; LANES]); self.points.dimension];
-        // A few columns at a time, so that the memory they are written to stays in the cache.
+        // A few columns are made at a time, so that their memory stays in the cache.
         for (first, columns) in (0..).step_by(TILE).zip(columns.chunks_mut(TILE)) {
             for (lane, (point, scale)) in self.points.rows().zip(self.scales).enumerate() {
                 let entries = &point[first..first + columns.len()];

@@ -13,7 +13,7 @@ use super::levels::Extent;
 /// Number of rows per winner that should be above the guess. Because it is above 1, the tail may be several
 /// times thinner than estimated before too few rows are above the guess.
 const WANTED: f64 = 4.0;
-/// Number of rows that should be above the guess in addition.
+/// Number of rows that should be above the guess in addition to [`WANTED`] for each winner.
 const SPARE: f64 = 16.0;
 /// Largest share of the rows of M for which a guess is worth its cost.
 const LARGEST_SHARE: f64 = 0.05;

@@ -1,13 +1,12 @@
 //! Rounds the entries of points up to whole levels. Sums of levels are cheap upper bounds of all sums, so
-//! that few rows of M must be summed in f32.
-//!
-//! Let lo and hi be the smallest and the largest entry of a point and step = (hi - lo) / [`LEVELS`]. Entry x
-//! has the level q = ceil((x - lo) / step), so x <= lo + q step. Let S be the real sum over a row of M with s
-//! ones, and Q the sum of its levels. Then S is at most s lo + Q step. The sum that [`super`] defines is
-//! rounded to f32 s - 1 times. It is at most S + s^2 2^-24 A (1 + s 2^-23), where A is the largest magnitude
-//! (Higham, *Accuracy and Stability of Numerical Algorithms*, section 4.2). [`Scale`] uses s^2 2^-23 A
-//! instead. The difference covers the rounding of the bound itself in f64, which is smaller than s A 2^-40. A
-//! row cannot win if its bound is not above a sum that rho rows have or exceed already.
+//! that few rows of M must be summed in f32. Let lo and hi be the smallest and the largest entry of a point
+//! and step = (hi - lo) / [`LEVELS`]. Entry x has the level q = ceil((x - lo) / step), so x <= lo + q step.
+//! Let S be the real sum over a row of M with s ones, and Q the sum of its levels. Then S is at most s lo + Q
+//! step. The sum that [`super`] defines is rounded to f32 s - 1 times. This f32 sum is at most S + s^2 2^-24
+//! A (1 + s 2^-23), where A is the largest magnitude (Higham, *Accuracy and Stability of Numerical
+//! Algorithms*, section 4.2). [`Scale`] uses s^2 2^-23 A instead. The difference of these two terms covers
+//! the rounding of the bound itself in f64, which is smaller than s A 2^-40. A row cannot win if its bound is
+//! not above a sum that rho rows have or exceed already.
 //!
 //! **Exact levels.** Entries that are whole numbers (digits, letters, bits) can be their own levels, with
 //! step 1. This needs entries that span at most [`LEVELS`], and sums that stay within 2^24. Then s lo + Q
