@@ -82,7 +82,7 @@ pub struct Units {
     /// The rows of all units, unit after unit. Units are sorted by their first row; the rows of each are
     /// ascending.
     rows: Vec<usize>,
-    /// The index in `rows` of the first row of each unit, and the end.
+    /// The index in `rows` of the first row of each unit, then the length of `rows`.
     starts: Vec<usize>,
     labels: Vec<u16>,
 }

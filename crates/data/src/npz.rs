@@ -31,7 +31,7 @@ impl Archive<'_> {
         self.zip.index_for_name(&format!("{array}.npy")).is_some()
     }
 
-    /// Returns the names of the arrays, for an error.
+    /// Returns the names of the arrays, for an error message.
     fn shown(&self) -> String {
         let all = self.zip.file_names_raw().filter_map(|name| name.strip_suffix(b".npy"));
         let names: Vec<String> = all.take(12).map(quoted).collect();
@@ -169,7 +169,8 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
     if !archive.has(features) {
         return archive.missing(features, "holds the features unless `array` in the map file names another");
     }
-    // A number means a column of the features. Otherwise the labels have an array of their own.
+    // If the label is given by number, it is a column of the features. Otherwise the labels have an array of
+    // their own.
     let (in_features, labels) = match &expected.label {
         LabelColumn::None => (LabelColumn::None, None),
         LabelColumn::Number(number) => (LabelColumn::Number(*number), None),

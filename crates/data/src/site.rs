@@ -20,16 +20,16 @@ pub use pattern::DatePattern;
 /// Differences between the columns of a peer's own file and the agreed columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteMap {
-    /// The agreed name of a column by its name in the file.
+    /// Map from the name of a column in the file to its agreed name.
     pub rename: BTreeMap<String, String>,
-    /// Differences in the values of a column, by its agreed name.
+    /// Differences in the values of a column, by the agreed name of the column.
     pub columns: BTreeMap<String, ColumnMap>,
 }
 
 /// Differences in the values of a column, applied in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnMap {
-    /// The agreed text by the text in the file; an empty text is a missing value.
+    /// Map from the text in the file to the agreed text. An empty text is a missing value.
     pub values: BTreeMap<String, String>,
     /// Format of dates.
     pub date: Option<DatePattern>,

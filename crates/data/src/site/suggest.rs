@@ -26,8 +26,8 @@ pub(crate) const PATTERNS: [&str; 12] = [
 /// Number of texts of a column that are listed.
 const LISTED: usize = 100;
 
-/// Returns the columns of the file that are probably described columns under other names: the agreed name
-/// by the name in the file.
+/// Returns the columns of the file that are probably described columns under other names. The map gives the
+/// agreed name for the name in the file.
 #[must_use]
 pub fn renames(problems: &Problems) -> BTreeMap<String, String> {
     let near = problems.list.iter().filter_map(|problem| match &problem.trouble {

@@ -107,7 +107,8 @@ pub(super) fn json_lines(table: &Table) -> Vec<u8> {
     out
 }
 
-/// Returns the metadata that pandas and polars write about a file's columns: the time zones of some.
+/// Returns the metadata that pandas and polars write about a file's columns: here the time zones of some
+/// columns.
 pub(super) fn arrow(zones: &[(String, &str)]) -> Arc<WriterProperties> {
     let field = |(name, zone): &(String, &str)| {
         let moment = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, Some((*zone).into()));

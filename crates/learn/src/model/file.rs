@@ -171,7 +171,7 @@ impl Model {
         digest(&self.body())
     }
 
-    /// Encodes the model from the version to the counts.
+    /// Encodes the fields of the model, from the version to the counts.
     fn body(&self) -> Vec<u8> {
         let parameters = self.sketch.parameters();
         let mut bytes = VERSION.to_le_bytes().to_vec();
