@@ -114,7 +114,9 @@ fn of_column(problem: &Problem, schema: &TableSchema, classes: &[String], lines:
     match &problem.trouble {
         Trouble::Missing => put(own, format_args!("# fill = \"?\"  # {rows} rows have no value")),
         Trouble::NoLabel => put(own, format_args!("# {rows} rows have no label: leave them out")),
-        Trouble::NoGroup => put(own, format_args!("# {rows} rows have no group: give each one of its own")),
+        Trouble::NoGroup => {
+            put(own, format_args!("# {rows} rows have no group: give each row its own group"))
+        }
         Trouble::Outside(limits) => {
             let text = texts().next().unwrap_or_default();
             put(

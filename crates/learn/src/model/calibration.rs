@@ -359,7 +359,7 @@ mod tests {
             Losses::of(&frequencies, &labels, &scores).fit().unwrap()
         };
         assert_eq!(fitted(|row| row / 2 % 2 == 0).number(), 0);
-        // Odds of 3 need a sharpness of ln 3 = 1.1. Number 8 has 1.
+        // Odds of 3 need a sharpness of ln 3 = 1.1. Number 8 is a sharpness of 1.
         assert_eq!(fitted(|row| row / 2 % 4 > 0).number(), 8);
     }
 

@@ -261,7 +261,7 @@ impl DistributionSketch {
     ///
     /// `groups` = R is the paper's Algorithm 4. The mean of a row's share is the density, but the
     /// distribution of the share is skewed. On the digits, the median of single rows differs from the mean by
-    /// a fifth and more, and more rows do not help (docs/sketch.md). The mean (1 group) and the median of a
+    /// a fifth or more, and more rows do not help (docs/sketch.md). The mean (1 group) and the median of a
     /// few means have errors that fall as R^-1/2. The median of means also tolerates single odd rows, as
     /// required by the theorem behind Algorithm 4.
     #[must_use]
