@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finds habits of an odd English in the sentences that a change adds, and fails if there are any.
+"""Finds odd habits of English in the sentences that a change adds, and fails if there are any.
 
     scripts/habits.py [--base REVISION]     sentences with lines that REVISION does not have
     scripts/habits.py --all [PATH ...]      all sentences, or those of some files; the exit code is 0

@@ -62,7 +62,8 @@ fuzz_target!(init: seeds::write("data", inputs()), |data: &[u8]| {
     assert!(data.labels().iter().all(|&label| usize::from(label) < data.classes().len()));
 });
 
-/// Reads rows with described columns. A pooled gap is reported, and every other value is a number.
+/// Reads rows with described columns. A missing value with a pooled fill must be in the list of gaps, and
+/// every other value must be a number.
 fn described(how: u8, file: &[u8]) {
     let texts = |texts: &str| texts.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let column = |name: &str, kind: Kind, fill: Fill| ColumnSpec { fill, ..ColumnSpec::new(name, kind) };

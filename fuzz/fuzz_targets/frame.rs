@@ -1,5 +1,5 @@
-//! Checks that decoding refuses any input from a peer or gives a message that survives another round. The
-//! same holds for stored records.
+//! Checks that decoding refuses any input from a peer, or gives a message that stays the same when it is
+//! encoded and decoded again. Stored records are checked in the same way.
 //!
 //! Input: kind of the message (control, bulk, stored record), u16 LE length of the header, header,
 //! payload.
@@ -62,7 +62,7 @@ fn signed<T: Item + Serialize + DeserializeOwned>(item: T) -> Signed<T> {
     wire::decode_item(&bytes).expect("a signed item is author, item, signature")
 }
 
-/// One of every message, and of every stored record.
+/// Returns one of every message, and of every stored record.
 fn inputs() -> Vec<Vec<u8>> {
     let peer = Peer(1);
     let ballot = Ballot { counter: 300, proposer: peer };

@@ -1,5 +1,5 @@
-//! Checks that any text is refused or gives a session whose own text gives the same session with the same
-//! id.
+//! Checks that any text is refused, or gives a session that keeps its content and its id when it is written
+//! and read again.
 #![no_main]
 
 mod seeds;

@@ -183,8 +183,8 @@ fn stats(runs: u32) {
                         drive(keys, &|i, c| Box::pin(run(c, plan, ins[i].clone())), |_, _| {}, party);
                     assert!(matches!(res[0], Some(Outcome::Sealed(_))));
                     let open = marks.iter().find(|m| m.0 == Stage::Compaction).unwrap().1 as usize + 3;
-                    // The round with the sums of the check: they add up to 0 and the parts are masked, so
-                    // they stay.
+                    // In the round with the sums of the check, the sums add up to 0 and the parts are masked.
+                    // So they are kept.
                     let input = 1usize;
                     let _ = input;
                     let mut bytes: Vec<u8> = vec![];

@@ -1,7 +1,7 @@
-//! Measures the learner at the sizes of Table 6 (Ram & Sinha) on one thread: CPU time to draw M, to train
-//! and to predict, peak memory of the process, and the distance of training from the core's load rate.
-//! Rows are made up, with the shape and the share of zeros of the real ones, because speed does not depend
-//! on the content.
+//! Measures the learner at the sizes of Table 6 (Ram & Sinha) on one thread: CPU time to draw M, to train and
+//! to predict, and peak memory of the process. It also compares the speed of training with the rate at which
+//! the core loads bytes. Rows are made up, with the shape and the share of zeros of the real ones, because
+//! speed does not depend on the content.
 //!
 //!     cargo bench --package flyswarm-lab --bench table6 [-- --full] [-- --json] [-- --only NAME]
 //!     cargo bench --package flyswarm-lab --bench table6 -- --sweeps
@@ -25,7 +25,8 @@ use flyswarm_learn::sketch::flyhash::FlyHash;
 use flyswarm_learn::sketch::{Parameters, Sketch};
 use serde_json::json;
 
-/// Number of short runs. The least time is used, because other work on the machine only adds to it.
+/// Number of short runs. The least time is used, because other work on the machine can only make a run
+/// slower.
 const RUNS: usize = 30;
 
 /// Name, features, m, s, rho, rows, largest value (0: fractions), percent not zero.
@@ -158,8 +159,8 @@ fn settings(full: bool, as_json: bool, only: &str) {
     }
 }
 
-/// Measures training with one of d, m, s, rho moved away from a middle value, for bytes with a fifth
-/// nonzero.
+/// Measures training on bytes. A fifth of the bytes are not zero. One of d, m, s and rho differs from a
+/// middle value.
 fn sweeps() {
     const MIDDLE: [usize; 4] = [784, 16_384, 78, 32];
     let time = |[d, m, s, rho]: [usize; 4]| {
@@ -243,7 +244,10 @@ impl pulp::NullaryFnOnce for Read<'_> {
                 // Plain loops. A closure may be compiled in another codegen unit, without the wide
                 // vectors.
                 for line in 0..4 {
-                    #[expect(clippy::needless_range_loop, reason = "an iterator may, too")]
+                    #[expect(
+                        clippy::needless_range_loop,
+                        reason = "an iterator may be compiled in another unit, too"
+                    )]
                     for at in 0..32 {
                         sums[line][at] = sums[line][at].wrapping_add(four[line].0[at]);
                     }

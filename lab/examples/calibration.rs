@@ -144,7 +144,7 @@ fn measure(data: &Dataset, seed: u64) -> Result<[Tally; METHODS.len()], Failure>
         let counts = bloom::fit(&hash, &scaler, &train, classes)?;
         let cautious = Model::new(sketch.clone(), PRESET_READOUT, data.classes().to_vec(), scaler, counts)?;
         let fitted = cautious.clone().calibrated_on(&hash, (&train).into(), (&train).into())?;
-        let fitted = fitted.ok_or("not learnt from its own rows")?;
+        let fitted = fitted.ok_or("the model was not trained on these rows")?;
         let scores = cautious.predictor_with(hash.clone()).scores(&test)?;
         let counts = train.class_counts(classes);
         let shares = counts.iter().map(|&rows| rows as f64 / train.rows() as f64);

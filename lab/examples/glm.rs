@@ -1,5 +1,5 @@
-//! Fits a model to rows from standard input, dealt to a number of peers, and prints the estimates. Used by
-//! `lab/scripts/check-glm.py`.
+//! Fits a model to rows from standard input, which are dealt to a number of peers, and prints the estimates.
+//! `lab/scripts/check-glm.py` uses it.
 //!
 //! The first line has: family, peers, robust (0 or 1), rounds, step of the outcome, steps of the columns.
 //! Each other line is a row: outcome, offset and weight as numbers, then the columns in steps.
@@ -66,7 +66,7 @@ fn main() -> Result<(), String> {
                 return Ok(());
             }
             Next::Round(round) => {
-                // Row i belongs to peer i mod peers, as words that are added.
+                // Row i belongs to peer i mod `peers`. The words of all peers are added up.
                 let mut words = vec![0u64; Totals::words(width)];
                 for peer in 0..peers {
                     let mut own = Rows::new(width);

@@ -42,7 +42,7 @@ const CLASSES: usize = 10;
 const FEATURES: usize = 3072;
 /// Training rows and test rows.
 const FILES: [&str; 2] = ["train_8000.bin.gz", "test_2000.bin.gz"];
-/// Number of late groups. Peer p is late in the network with the number p modulo this.
+/// Number of late groups. Peer p is late in the network with the number p modulo this number.
 const GROUPS: usize = 5;
 type Failure = Box<dyn Error + Send + Sync>;
 /// Places of each peer's rows.
@@ -72,7 +72,7 @@ struct Run {
     start: ProcessTime,
 }
 
-/// Number of right test rows, by method.
+/// Number of test rows that are predicted correctly, by method.
 struct Scores {
     rows: usize,
     lambda: f64,
@@ -90,7 +90,7 @@ fn main() -> Result<(), Failure> {
         None => false,
         Some("late") => true,
         Some("deal") => return print_deal(&data, split, seed),
-        Some(other) => return Err(format!("{other}: only late or deal may stand here").into()),
+        Some(other) => return Err(format!("{other}: expected late or deal").into()),
     };
     create_folders(&out, false)?;
     let name = format!("{split}-{seed}-{rounds}");
@@ -209,8 +209,8 @@ impl Run {
         }))
     }
 
-    /// Returns for each peer the number of test rows that the network and kNN-Per predict right, each with
-    /// the number of test rows.
+    /// Returns for each peer how many of its test rows the network and kNN-Per predict right, and the number
+    /// of its test rows.
     fn personal(&self, global: &Classifier) -> Result<Vec<[(usize, usize); 2]>, Failure> {
         let one = |(at, peer): (usize, &Peer)| {
             let seed = (at as u64).to_le_bytes();

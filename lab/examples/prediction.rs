@@ -78,7 +78,7 @@ fn main() -> Result<(), Failure> {
     match arguments.get(4).map(String::as_str) {
         None => {}
         Some("points") => return write_points(&data, set, seed, &path("csv")),
-        Some(other) => return Err(format!("{other}: only points may stand here").into()),
+        Some(other) => return Err(format!("{other}: expected points").into()),
     }
     let path = path("json");
     if !path.exists() {
@@ -183,7 +183,7 @@ impl Run {
         let (all, image) = match set {
             "fashion" => (images::fashion(&data.join("fashion-mnist"), "train")?, [1, 28, 28]),
             "cifar" => (images::cifar(&data.join("cifar10/train_8000.bin.gz"), CLASSES)?, [3, 32, 32]),
-            other => return Err(format!("no set {other}: fashion or cifar").into()),
+            other => return Err(format!("unknown set {other}, expected fashion or cifar").into()),
         };
         let mut stream = Stream::new(&key, "example/deal", &[]);
         let mut order: Vec<usize> = (0..all.rows()).collect();

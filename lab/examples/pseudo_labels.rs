@@ -13,7 +13,7 @@
 //! - `alone`: label propagation at each peer alone;
 //! - `xclp-1` or `xclp-10`: label propagation over the rows of all peers, repeated in every round or in
 //!   every tenth;
-//! - `deal`: prints the rows, peer after peer, and which of these have labels, and trains nothing.
+//! - `deal`: prints the rows of each peer and the places of those with labels. It trains nothing.
 //!
 //! SPLIT is `iid` or `shards` (two shards of the rows sorted by class for each peer). 10 peers have 300
 //! rows each; 100 of the 3,000 rows have labels.
@@ -81,7 +81,7 @@ enum Half {
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [Some(data), Some(out), Some(method)] = [0, 1, 2].map(|at| arguments.get(at)) else {
-        return Err("two folders and a method: FASHION OUT METHOD".into());
+        return Err("expected two folders and a method: FASHION OUT METHOD".into());
     };
     let (data, out) = (PathBuf::from(data), PathBuf::from(out));
     let split = arguments.get(3).map_or("iid", String::as_str);
@@ -89,7 +89,7 @@ fn main() -> Result<(), Failure> {
     let rounds: u32 = arguments.get(5).map_or(Ok(40), |text| text.parse())?;
     let rate: f64 = arguments.get(6).map_or(Ok(RATE), |text| text.parse())?;
     if !["labels", "network", "alone", "xclp-1", "xclp-10", "deal"].contains(&method.as_str()) {
-        return Err(format!("no method {method}").into());
+        return Err(format!("unknown method {method}").into());
     }
     if method == "deal" {
         let (order, known) = dealt(&images::fashion(&data, "train")?, split, seed)?;
@@ -162,7 +162,7 @@ fn dealt(all: &Dataset, split: &str, seed: u64) -> Result<(Vec<usize>, Vec<usize
             deal::shuffle(&mut shards, &mut stream);
             order = shards.concat();
         }
-        other => return Err(format!("no split {other}: iid or shards").into()),
+        other => return Err(format!("unknown split {other}, expected iid or shards").into()),
     }
     let mut known: Vec<usize> = (0..order.len()).collect();
     deal::shuffle(&mut known, &mut stream);
@@ -190,7 +190,7 @@ impl Run {
         let half = u32::from(start.is_some());
         let (mut done, mut weights) = (0, start.unwrap_or_else(|| network.initial(&self.key)));
         let refresh = if method == "xclp-10" { 10 } else { 1 };
-        // The labels of the last refresh are recomputed from the weights of that round.
+        // The labels of the last refresh are computed again from the weights of that round.
         let mut graph_weights = weights.clone();
         let read = |weights: &[[u8; 4]]| weights.iter().map(|&word| f32::from_le_bytes(word)).collect();
         if let Ok(bytes) = std::fs::read(file) {

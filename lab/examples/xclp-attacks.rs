@@ -1,17 +1,18 @@
 //! Measures what an attacker learns from an owner's output through made-up rows: `cargo run --package
 //! flyswarm-lab --example xclp-attacks` (four minutes).
 //!
-//! Five owners have the digits; the first one attacks with made-up rows. Its output is that of the integer
-//! reference, which the computation on shares equals bit for bit. The attacker is *optimistic*: it knows
-//! far more than an owner does. It wants the row of one *victim*. There are two ways to the cosines
-//! between its made-up rows and the victim:
+//! Five owners have the digits, and the first one attacks with made-up rows. The attacker's output is that of
+//! the integer reference, which the computation on shares equals bit for bit. The attacker is *optimistic*:
+//! it knows far more than an owner does. It wants the row of one *victim*. There are two ways to find the
+//! cosines between its made-up rows and the victim:
 //!
-//! - *algebra*: it knows every row, weight and score except the victim's weights. With a = D^-1/2 z, (D -
-//!   alpha W) a = D^1/2 y. So an unlabelled row i of its own gives one equation for every class for the
-//!   weight w of its edge to the victim v: w (a_i - alpha a_v) = alpha S - d a_i. S and d are sums over
-//!   all other edges. For rounded scores the attacker knows the row's sum.
-//! - *line*: the best line through the scores of its rows, fitted to the true cosines. *Chance* is the
-//!   same with the scores of the rows shuffled: the result of the fit alone.
+//! - *algebra*: the attacker knows every row, weight and score except the victim's weights. With a = D^-1/2
+//! z,
+//!   (D - alpha W) a = D^1/2 y. So each unlabelled row i of the attacker gives, for every class, an equation
+//!   for the weight w of the edge from i to the victim v: w (a_i - alpha a_v) = alpha S - d a_i. Here S and d
+//!   are sums over all other edges. If scores are rounded, the attacker also knows the sum of the row.
+//! - *line*: the best line through the scores of the attacker's rows, fitted to the true cosines. *Chance* is
+//!   the same with the scores of the rows shuffled. It shows what the fit alone achieves.
 //!
 //! The victim's row follows from the cosines by least squares, with the best regularisation. Each number
 //! is the mean over victims of the cosine between the rebuilt row and the true row.
@@ -38,7 +39,7 @@ const VICTIMS: usize = 8;
 /// Divisor for the differences of made-up rows: these rows differ from the attacker's own row in every
 /// feature by about its length / SPREAD.
 const SPREAD: f64 = 20.0;
-/// More steps than a session has. Raw scores are then exact enough for algebra.
+/// There are more steps than in a session. So raw scores are exact enough for the algebra.
 const SETTINGS: Settings =
     Settings { k: K, bits: BITS as u32, alpha: 0.99, steps: 140, power: 1, balance: false };
 
@@ -112,7 +113,8 @@ impl Session {
             above += a * (SETTINGS.alpha * sum - degree * own[class]);
             below += a * a;
         }
-        // An edge that both points have counts twice; the attacker knows these edges.
+        // An edge counts twice if each of its points is a neighbour of the other. The attacker knows these
+        // edges.
         let near = |i: usize, j: usize| self.reference.neighbours[i * K..][..K].contains(&j);
         let twice = if near(i, victim) && near(victim, i) { 2.0 } else { 1.0 };
         Some((above / below / twice).clamp(0.0, 1.0))
@@ -146,8 +148,8 @@ fn least_squares(rows: &[Row], targets: &[f64], start: &[f64], lambda: f64) -> R
     start.iter().zip(change).map(|(a, b)| a + b).collect()
 }
 
-/// Returns the best cosine that the angles give, over lambda: with or without the attacker's nearest row
-/// as start.
+/// Returns the best cosine that the angles give, over lambda, and with or without the attacker's nearest row
+/// as the start.
 fn rebuilt(rows: &[Row], targets: &[f64], own: &[f64], truth: &[f64]) -> f64 {
     let starts = [vec![0.0; FEATURES], unit(own)];
     let lambdas = (-8..=4).map(|power| 10f64.powi(power));
@@ -264,7 +266,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 fn rebuild() {
     const OUTPUTS: [(Option<u32>, &str); 4] =
-        [(None, "raw"), (Some(12), "2^-12"), (Some(6), "2^-6, as it leaves"), (Some(4), "2^-4")];
+        [(None, "raw"), (Some(12), "2^-12"), (Some(6), "2^-6, as in a session"), (Some(4), "2^-4")];
     let attacks = [
         ("50 rows around the nearest own one", false, Made::Around, 1, "raw 0.978, 2^-6 0.823, own 0.946"),
         ("64 rows along the axes", false, Made::Axes, 1, "raw 0.980, 2^-6 0.914, 2^-4 0.886"),
@@ -323,11 +325,11 @@ fn degrees() {
     println!("copies of {} foreign rows as degree meters (design page: raw 0.99), Spearman:", foreign.len());
     let with = |f: &dyn Fn(usize) -> f64| spearman(&copies().map(f).collect::<Row>(), &truth).abs();
     println!("  scores times sqrt(d) {:.2}, without {:.2}", with(&with_root), with(&raw));
-    println!("  as it leaves: largest score {:.2}, classes above 0 {:.2}", with(&largest), with(&classes));
+    println!("  as in a session: largest score {:.2}, classes above 0 {:.2}", with(&largest), with(&classes));
 }
 
-/// Measures whether an owner's own score reveals that a foreign neighbour of a class is near: area under
-/// the curve.
+/// Measures whether an owner's own score reveals that a foreign neighbour of a class is near. The result is
+/// the area under the curve.
 fn neighbours() {
     let world = World::new(false);
     let session = Session::new(&world.rows, world.labels(usize::MAX), Settings { k: 10, ..SETTINGS }, 1);
@@ -349,7 +351,7 @@ fn neighbours() {
     println!("a foreign neighbour of a class is near, from the own score: AUC {area:.3} (design page: 0.97)");
 }
 
-/// Runs the three parties with two different copies of one share.
+/// Runs the three computing members with two different copies of one share.
 fn copies() {
     const ROWS: usize = 12;
     const SMALL: usize = 64;
@@ -363,7 +365,7 @@ fn copies() {
     let plan = Plan::new(2 * ROWS, 2, settings).expect("fits");
     let owners = [made(0), made(1)];
     let said = owners.each_ref().map(|parcels| Announced::of([0; 32], parcels));
-    // The share that the owner at place 1 sends as words is the last part of the parcel of party 0.
+    // The share that the owner at place 1 sends as words is the last part of the parcel for party 0.
     let labels = 8 * ROWS;
     for (name, from_end) in [("another bit of a code", labels + 3), ("another label", 3)] {
         let run = in_memory(1, |context: Context| {
@@ -381,7 +383,7 @@ fn copies() {
         let blamed = run.results[0] == Outcome::Cheats(vec![1]);
         let ended = !run.results.iter().any(|outcome| matches!(outcome, Outcome::Sealed(_)));
         let what = if blamed && ended {
-            "blamed by the party that has it, nothing is computed"
+            "the computing member that has it blames the owner, and nothing is computed"
         } else {
             "NOT FOUND"
         };

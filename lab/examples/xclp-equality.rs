@@ -1,12 +1,12 @@
-//! Checks that three computing parties get the result of the integer reference, bit for bit, on real rows:
-//! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (default: 30 draws of 250
-//! rows of each of three sets).
+//! Checks that three computing members get the result of the integer reference, bit for bit, on real rows:
+//! `cargo run --package flyswarm-lab --example xclp-equality [DRAWS] [ROWS]` (default: 30 draws of 250 rows
+//! of each of three sets). In this file a computing member is called a party.
 //!
-//! Each draw has other rows, planes, labels, owners and settings; every second draw balances the classes.
-//! The three parties run the whole program of a session, from the owners' parcels to the owners' output.
-//! The labels and coarse scores of all points are compared. Then the parties run the stages one by one,
-//! and degrees, reciprocals, roots and scores are compared, too. At the first difference the program exits
-//! with 1. Missing sets are named and skipped.
+//! Each draw has different rows, planes, labels, owners and settings. Every second draw balances the classes.
+//! The three parties run the whole program of a session, from the owners' parcels to the owners' output. The
+//! labels and coarse scores of all points are compared. Then the parties run the stages one by one, and
+//! degrees, reciprocals, roots and scores are compared, too. At the first difference the program exits with
+//! 1. Missing sets are named and skipped.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -173,7 +173,7 @@ fn main() -> ExitCode {
             _ if set == "digits" => digits(),
             path if path.exists() => load(path, &Expected::default()).expect("a set"),
             path => {
-                println!("{set}: left out, {} is not there", path.display());
+                println!("{set}: skipped, because {} is missing", path.display());
                 continue;
             }
         };
@@ -181,7 +181,10 @@ fn main() -> ExitCode {
         for number in 0..draws {
             let draw = Draw::new(&data, rows, number);
             if let Some(what) = draw.difference(number) {
-                println!("{set}, draw {number}, {:?}: other {what}", draw.plan.settings());
+                println!(
+                    "{set}, draw {number}, {:?}: {what} differ from the reference",
+                    draw.plan.settings()
+                );
                 return ExitCode::FAILURE;
             }
             points += draw.plan.points();

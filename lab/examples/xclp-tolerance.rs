@@ -5,12 +5,12 @@
 //! A point's *margin* is the difference of its two largest exact scores times sqrt(d), as a share of the
 //! largest score of all. A label may differ if the margin is within the plan's tolerance for the largest
 //! degree. The program prints the tolerance, the largest error of a score, the number of points within the
-//! tolerance, and the number of other points with another label, which must be 0. Then it does the same
-//! for a made-up graph with ten hubs. Missing sets are named and skipped.
+//! tolerance, and the number of other points whose label differs, which must be 0. Then it does the same for
+//! a made-up graph with ten hubs. Missing sets are named and skipped.
 //!
 //! With `balance`, classes are balanced and their labels are as uneven as possible. Every class has one
-//! label, except the first, which has up to 1,000. In the graph with hubs, one class has one label, and
-//! the other has one at each other point.
+//! label, except the first, which has up to 1,000. In the graph with hubs, one class has one label, and the
+//! other class has all other labels.
 
 #[allow(dead_code, reason = "the tests of the integers use all of it")]
 #[path = "../../crates/mpc/src/propagation/integer/tests/graph.rs"]
@@ -29,7 +29,7 @@ use graph::{Edge, Graph};
 use rayon::prelude::*;
 
 const BITS: usize = 4096;
-/// Labels of each class.
+/// Number of labels of each class.
 const LABELS: usize = 5;
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ struct Found {
     tolerance: f64,
 }
 
-/// Labels of the first class if classes are balanced; the other classes have one each.
+/// Number of labels of the first class if classes are balanced. The other classes have one each.
 const MOST: usize = 1000;
 
 fn draw(data: &Dataset, seed: u8, balance: bool) -> Found {
@@ -136,8 +136,8 @@ fn compared(plan: &Plan, distances: &[u16], labels: &[Option<u16>]) -> Found {
 impl Found {
     fn print(&self, what: &str) {
         println!(
-            "{what}: tolerance {:.1e}, largest error {:.1e}; {} of {} points within it ({:.2} %), of the \
-             others {} with another label",
+            "{what}: tolerance {:.1e}, largest error {:.1e}; {} of {} points within it ({:.2} %); {} \
+             of the others have another label",
             self.tolerance,
             self.error,
             self.within,
@@ -159,7 +159,7 @@ fn main() {
             _ if set == "digits" => digits(),
             path if path.exists() => load(path, &Expected::default()).expect("a set"),
             path => {
-                println!("{set}: left out, {} is not there", path.display());
+                println!("{set}: skipped, because {} is missing", path.display());
                 continue;
             }
         };

@@ -29,7 +29,7 @@ class Cnn(nn.Module):
 
 
 def first(seed):
-    """Returns the network with first weights that follow from the seed."""
+    """Returns the network with initial weights that follow from the seed."""
     torch.manual_seed(seed)
     return Cnn()
 
@@ -43,7 +43,7 @@ def rows():
 
 
 def part(number):
-    """Returns rows and labels of one party."""
+    """Returns rows and labels of one peer."""
     X, y, _, _ = rows()
     return X[number::PARTS], y[number::PARTS]
 

@@ -1,4 +1,4 @@
-"""Federated averaging of the CNN in PyTorch alone, from the same first weights and on the same rows."""
+"""Federated averaging of the CNN in PyTorch alone, with the same initial weights and rows."""
 
 import sys
 

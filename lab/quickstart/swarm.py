@@ -1,4 +1,4 @@
-"""Four parties train the CNN with flyswarm, each as a real node over loopback."""
+"""Four peers train the CNN with flyswarm, each as a real node over loopback."""
 
 import functools
 import sys

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
-"""Audit of the closed cells of the task summary: what follows from the numbers that open?
+"""Audits the closed cells of the task summary: do they follow from the opened numbers?
 
     lab/scripts/audit-summary.py [--tables 10000] [--bounds 500] [--seed 1] [--plant]
 
 Draws random sessions: columns, groups, cross tables, peers, rows. The second peer's code (crates/conform/python)
-decides which cells open; the vectors check that it decides as the program does. Then for each closed cell,
-over all tables of the session:
+decides which cells open; the vectors check that it decides as the program does. Then the audit answers these
+questions, over all tables of each session:
 
-- Exact: is it a linear combination of open cells? By the null space of all equations (numpy). Must never be.
-- Unions: is the sum of the closed cells of an equation that is known, of fewer rows than the threshold? Must
-  never be.
-- Bounds, for --bounds sessions, with scipy: do counts that are at least 0 leave it a single value? And if an
-  attacker also uses the pattern (a cell that passes has at least `threshold` rows, one that does not has
-  fewer, or rows of too few peers)? Both are counted.
+- Exact: is a closed cell a linear combination of open cells? The null space of all equations shows it (numpy).
+  This must never be.
+- Unions: is the sum of an equation's closed cells known, and smaller than the threshold? This must never be.
+- Bounds, for --bounds sessions, with scipy: is only one value of a closed cell possible, because counts are at
+  least 0? And if an attacker also uses the pattern (a cell that passes has at least `threshold` rows, one that
+  does not pass has fewer, or rows of too few peers)? Both are counted.
 
 - Quantiles: one owner sends any numbers as its histogram. The others have fewer than `rest` rows at one end of
-  the values. If these rows move among the values there, or to the first value of other rows, what opens must stay the same.
+  the values. If these rows move among the values there, or to the first value of other rows,
+  the opened numbers must not change.
 - Pairs: the next session of a series, in which at least `min_contributors` peers join or leave. How often do
-  two open cells differ by fewer rows than the threshold? That is counted, and is not protected.
+  two open cells differ by fewer rows than the threshold? These are counted; the program does not prevent them.
 
 `--plant` opens one closed cell in a tenth of the sessions, and searches quantiles without the checks of counts,
 or lets a quantile pass if rows with its own value are on its side. The audit must find all three.
@@ -142,7 +143,7 @@ def signed(number: int) -> int:
 
 
 def searched(owners: list[list[int]], rank: int, bits: int) -> tuple[int, list[int], list[int], list[int], bool]:
-    """Searches as the parties do: value, rows of each owner below, at and above it, and whether counts are counts."""
+    """Searches as the computing members do. Returns the value, each owner's rows below, at and above it, and whether all counts are valid."""
     blocks, below, value, valid = [list(own) for own in owners], [0] * len(owners), 0, True
     total = [sum(own) for own in owners]
     while bits:
@@ -186,7 +187,7 @@ def opens(owners: list[list[int]], bits: int, limits: tuple[int, int, int], plan
 
 
 def quantiles(rng: random.Random, rounds: int, planted: str) -> tuple[int, int]:
-    """Returns how many of these tries tell where few rows of others are, and how many quantiles opened."""
+    """Returns how many of these tries reveal where few rows of others are, and how many quantiles opened."""
     told = opened = 0
     for _ in range(rounds):
         bits = rng.randint(2, 7)
@@ -230,7 +231,7 @@ def quantiles(rng: random.Random, rounds: int, planted: str) -> tuple[int, int]:
 
 
 def pairs(rng: random.Random, rounds: int) -> tuple[int, int]:
-    """Returns how many of these pairs of sessions have two open cells that differ by few rows, and all."""
+    """Returns the number of these pairs of sessions with two open cells that differ by few rows, and the number of all pairs."""
     few = 0
     for _ in range(rounds):
         summary = session(rng)
@@ -287,7 +288,7 @@ def main() -> None:
         tries = max(given.tables, 3000)
         found, opened = quantiles(rng, tries, planted)
         bug = f" with the bug {planted!r}" if planted else ""
-        print(f"{tries} tries to find few rows by quantiles{bug}: {found} tell, {opened} quantiles opened")
+        print(f"{tries} tries to find few rows by quantiles{bug}: {found} reveal them, {opened} quantiles opened")
         told += found
         if given.plant and not found:
             sys.exit(f"FAILED  the audit does not find the bug {planted!r}")

@@ -68,7 +68,7 @@ def main():
     best = {name: min(each["seconds"] for each in all) for name, all in said.items()}
     for name, all in said.items():
         assert all[0]["rows"] == rows and all[0]["features"] == COLUMNS
-        assert abs(all[0]["sum"] / said["polars"][0]["sum"] - 1) < 1e-9, "other numbers were read"
+        assert abs(all[0]["sum"] / said["polars"][0]["sum"] - 1) < 1e-9, "the sums of polars and flyswarm differ"
         seconds = " ".join(f"{each['seconds']:.2f}" for each in all)
         peak = max(each["peak_bytes"] for each in all)
         print(

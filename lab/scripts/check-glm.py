@@ -33,7 +33,7 @@ WITHIN = 1e-8
 
 
 class Set:
-    """Columns in steps, their steps, and the outcome."""
+    """A set of rows: columns in steps, their steps, and the outcome."""
 
     def __init__(self, name, family, columns, steps, outcome, offset=None, weights=None, step=1.0, complaint=None):
         self.name, self.family, self.step, self.complaint = name, family, step, complaint
@@ -143,7 +143,7 @@ def compare(rows: Set, text: str, robust: bool, plant: float) -> float:
     pairs.append((estimates[:, 3], 2 * law.sf(abs(fit.params / errors))))
     pairs += [(estimates[:, 4 + end], fit.params + law.ppf((0.025, 0.975)[end]) * errors) for end in (0, 1)]
     if rows.weights is None:
-        # statsmodels counts no dispersion and, with weights, another constant.
+        # The AIC of statsmodels does not count the dispersion, and with weights it has another constant.
         aic = fit.aic + (2 if rows.family == "linear" else 0)
         pairs.append((numpy.array([found["aic"]]), numpy.array([aic])))
     pairs.append((numpy.array([found["deviance"]]), numpy.array([fit.deviance])))
@@ -151,7 +151,7 @@ def compare(rows: Set, text: str, robust: bool, plant: float) -> float:
         pairs.append((numpy.array([found["null"]]), numpy.array([fit.null_deviance])))
     worst = 0.0
     for at, (own, other) in enumerate(pairs):
-        # Estimates and ends of intervals relative to the standard error if that is larger; tiny p values loosely.
+        # Errors of estimates and of ends of intervals are relative to the standard error if it is larger. Tiny p values may differ more.
         scale = numpy.maximum(abs(other), errors) if at in (0, 3, 4) else abs(other)
         if at == 2:
             own, other, scale = own[other > 1e-12], other[other > 1e-12], 100 * scale[other > 1e-12]

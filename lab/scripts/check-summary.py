@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check of the task summary against an independent computation, in real processes.
+"""Checks the task summary against an independent computation, in real processes.
 
     lab/scripts/check-summary.py --program target/debug/flyswarm [--peers 4] [--rows 400] [--seed 1]
 
@@ -154,7 +154,7 @@ def cells(result: dict) -> dict[frozenset, int | None]:
     found: dict[frozenset, int | None] = {}
 
     def put(keep: dict[str, str], count: int | None) -> None:
-        # A column that misses nothing has one level: its cells are those without it.
+        # A column without missing values has one level. So its cells are those without the column.
         key = frozenset((column, value) for column, value in keep.items() if column in MISSING or value != "present")
         require_same = found.setdefault(key, count)
         if require_same != count:
@@ -264,7 +264,7 @@ def main() -> None:
     if given.plant:
         closed = [cell for cell, count in found.items() if count is None]
         planted = [cell for cell in closed if follows({**found, cell: passes(parts, dict(cell))[0]})]
-        require(bool(planted), f"each of {len(planted)} of the {len(closed)} closed cells would give another one away if it opened")
+        require(bool(planted), f"each of {len(planted)} of the {len(closed)} closed cells would reveal another one if it opened")
     require(follows(found) is None, "no closed cell follows from open ones")
 
 

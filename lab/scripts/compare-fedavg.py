@@ -60,7 +60,7 @@ def images(folder, seed):
 
 
 def table(folder, seed):
-    """As `images`. Columns have the mean 0 and the deviation 1."""
+    """Returns rows like `images`, whose columns have the mean 0 and the deviation 1."""
     file = folder / "tabular" / "satimage.csv.gz"
     if file.is_file():
         found = np.loadtxt(file, delimiter=",")
@@ -79,7 +79,7 @@ def dealt(X, y, count, seed, tests=None):
 
 
 def parts_of(X, y, seed):
-    """Deals rows: half of each peer's rows are of the classes that it has most of, and sizes differ."""
+    """Deals different numbers of rows to the peers. Half of a peer's rows are of its main classes."""
     random = np.random.default_rng(seed)
     weights = random.dirichlet([0.8] * len(PEERS), size=y.max() + 1)
     peer = np.array([random.choice(len(PEERS), p=0.5 * weights[label] + 0.5 / len(PEERS)) for label in y])
@@ -101,7 +101,7 @@ class Seeded(Module):
 
 
 def plain(start, parts, rounds, seed, rate):
-    """FedAvg in PyTorch: the mean of all state_dicts by rows, counters of the first."""
+    """Runs FedAvg in PyTorch: the mean of all state_dicts, weighted by rows. Counters are those of the first peer."""
     trainers = [Seeded(copy.deepcopy(start), seed, peer) for peer in range(len(parts))]
     sizes = [len(y) for _, y in parts]
     state = start.state_dict()

@@ -3,7 +3,7 @@
     pip install ./python torch 'flwr[simulation]'
     python3 lab/scripts/compare-quickstart.py [SEEDS]     # --count only counts, --without-flower needs no flwr
 
-Both programs in lab/quickstart train the network from the same first weights, and use the rows of
+Both programs in lab/quickstart train the network from the same initial weights, and use the rows of
 lab/quickstart/digits.py, as does plain FedAvg in PyTorch (plain.py). Each runs with SEEDS seeds (3); the order of
 the batches is drawn. Flower's app has
 the form of its quickstart for PyTorch: a server app, a client app and a pyproject.toml. Lines are lines of code
@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parents[1] / "quickstart"
 SWARM = [HERE / "swarm.py"]
 FLOWER = [HERE / "flower" / "quickstart" / name for name in ("server_app.py", "client_app.py")]
 PROJECT = HERE / "flower" / "pyproject.toml"
-# Steps of a real run of four parties, as the documentation of each says. They are not run here.
+# Steps of a real run of four peers, from the documentation of each program. They are not run here.
 REAL = {
     "flyswarm": ["each: flyswarm id", "one: flyswarm session new", "each: a script with FedAvg(...).join"],
     "Flower": [
@@ -68,7 +68,7 @@ def names(path, library):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == library
         for alias in node.names
     }
-    # Also the methods of objects that these names have made.
+    # The methods of objects that these names have made count, too.
     made = set(imported)
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and root(node.value.func) in made:
@@ -121,7 +121,7 @@ def run(name, command, folder, home):
 
 
 def end(home):
-    """Ends the processes that this script started with the home folder `home`: Flower leaves a server running."""
+    """Ends the processes that this script started with the home folder `home`, because Flower leaves a server running."""
     for place in Path("/proc").glob("[0-9]*"):
         try:
             if f"HOME={home}".encode() in (place / "environ").read_bytes().split(b"\0"):
@@ -139,7 +139,7 @@ def main():
         ("lines of code", swarm[0], flower[0] + lines(PROJECT)),
         ("names of the library", len(swarm[1]), len(flower[1])),
         ("settings", len(swarm[2]), len(flower[2] | project)),
-        ("programs in addition to the parties", 0, "server (SuperLink)"),
+        ("programs in addition to the peers", 0, "server (SuperLink)"),
         ("steps of a real run with encryption and keys", *(len(steps) for steps in REAL.values())),
     ]
     if "--count" not in sys.argv[1:]:

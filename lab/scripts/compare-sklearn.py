@@ -8,8 +8,8 @@ column. Prints balanced accuracy in percent for each set, over 5 stratified fold
 1,500 rows (a stratified sample, the same for all).
 
 FlyNN is `tune --budget 0`: the default sketch with the best of its 23 readouts over its folds. Nearest
-neighbours (k and scaling tuned) use the same folds. Both are slightly optimistic, because they choose with
-the rows of the score. scikit-learn uses its defaults without tuning; logistic regression has standardised
+neighbours (k and scaling tuned) use the same folds. Both results are slightly optimistic, because the setting
+is chosen on the scored rows. scikit-learn uses its defaults without tuning; logistic regression has standardised
 columns and at most 1,000 steps.
 """
 

@@ -32,7 +32,7 @@ def main():
 
 
 def result(given, path, *command):
-    """Returns the result file of a run, and runs it first if needed. With --print a missing one is None."""
+    """Returns the result of a run, and runs it first if needed. With --print, returns None for a missing result."""
     if not path.exists() and not given.prints:
         words = [given.examples / command[0], *map(str, command[1:])]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""FedAvg, kNN-Per and FedAvg+XCLP in PyTorch, for comparison in docs/networks.md and lab/tables/networks.md.
+"""Runs FedAvg, kNN-Per and FedAvg+XCLP in PyTorch, to compare them in docs/networks.md and lab/tables/networks.md.
 
     pip install torch numpy
     cargo build --release --package flyswarm-lab --examples
@@ -9,7 +9,7 @@
 It deals the rows as our own runs do, but shares no code with flyswarm. Distances and propagation are exact.
 DATA has the folders cifar10 and fashion-mnist. Splits are those of the examples `personal` and
 `pseudo_labels`. METHODS are those of `pseudo_labels`, separated by commas (labels,xclp-10,alone). Settings
-are those of the examples. A run has diverged if a weight of a peer exceeds 16. First weights and batches come
+are those of the examples. A run has diverged if a weight of a peer exceeds 16. Initial weights and batches come
 from torch. Prints the test accuracy in percent and writes it to OUT; existing results are not computed again.
 Uses one thread and some minutes for each method.
 """

@@ -36,7 +36,7 @@ def spread(values):
 def best(points, mode, epsilon):
     """Returns the largest mean over T with its deviation, and that T.
 
-    T is chosen on the rows of the score, as in the paper.
+    T is chosen on the rows that are scored, as in the paper.
     """
     of = [(*spread(values), top) for (at, e, top), values in points.items() if (at, e) == (mode, epsilon)]
     return max(of)

@@ -1,5 +1,5 @@
-//! `flyswarm-lab benchmark`: every method on many data sets, with nested evaluation, as in the paper's
-//! Tables 1 and 2.
+//! `flyswarm-lab benchmark`: compares all methods on many data sets, with nested evaluation, as in the
+//! paper's Tables 1 and 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,10 @@ pub struct Benchmark {
     /// Folder of the results, one JSON file for each set; created if missing
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Only sets whose name contains one of these
+    /// Only sets whose name contains one of these texts
     #[arg(long, value_name = "TEXT,...", value_delimiter = ',')]
     only: Vec<String>,
-    /// Most rows of a set, a stratified sample
+    /// Most rows of a set. A larger set is reduced to a stratified sample
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(20..))]
     rows: u32,
     /// Outer folds
@@ -131,8 +131,8 @@ impl Benchmark {
     }
 }
 
-/// Returns the result in this file, if there is one with the same plan. A result with another plan is
-/// refused, not overwritten.
+/// Returns the result in this file, if there is one with the same plan. A result with another plan is an
+/// error, because it would be overwritten.
 fn stored(file: &Path, plan: &Plan) -> Result<Option<SetResult>, Failure> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,

@@ -1,4 +1,4 @@
-//! `flyswarm-lab compare`: changes between two results of `flyswarm simulate`.
+//! `flyswarm-lab compare`: prints the changes between two results of `flyswarm simulate`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

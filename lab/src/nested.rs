@@ -1,10 +1,10 @@
 //! Nested evaluation of one data set. In each outer fold, the setting that is best on inner folds of the
 //! training rows is scored on the test rows. The test rows are not used for any choice.
 //!
-//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so
-//! one run gives two figures. The *nested* figure is described above. The *optimistic* figure is that of
-//! the paper: the best of all settings over the outer folds together, chosen on the same rows that score
-//! it. Tallies are added up over the folds before a score is computed.
+//! Every setting of a method is tallied on the inner trials and on the test rows of every outer fold, so one
+//! run gives two figures. The *nested* figure is described above. The *optimistic* figure is that of the
+//! paper: the best of all settings over the outer folds together, chosen on the same rows that score the
+//! setting. Tallies are added up over the folds before a score is computed.
 //!
 //! Inner trials are stratified folds. For nearest neighbours they are leave-one-out, which is exact and
 //! favours nearest neighbours.
@@ -24,7 +24,7 @@ use crate::sbfc::{sbfc, sbfc_settings};
 /// Parameters of the evaluation. Results with equal plans can be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Most rows that are used, a stratified sample.
+    /// Most rows that are used. A larger set is reduced to a stratified sample.
     pub rows: usize,
     /// Outer folds.
     pub outer: usize,
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(
             result,
             evaluate("made up", &data, &plan(), &|| ()).unwrap(),
-            "the same seed, the same result"
+            "the same seed gives the same result"
         );
     }
 

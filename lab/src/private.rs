@@ -2,8 +2,8 @@
 //! appendix D.8).
 //!
 //! The setting is that of the paper: made-up rows in R^30, 2 classes of 5 clusters each, dealt evenly to 2
-//! parties, 1,000 rows to score on, four settings of FlyNN. The counts of every party are made once for
-//! each repetition. Only the mechanism is drawn again for each epsilon, T and mode.
+//! peers, 1,000 rows to score on, four settings of FlyNN. The counts of every peer are made once for each
+//! repetition. Only the mechanism is drawn again for each epsilon, T and mode.
 
 use std::fmt;
 
@@ -21,23 +21,23 @@ use flyswarm_sealed_sum::crypto::stream::derive;
 
 use crate::synthetic::{StudyError, paper};
 
-/// Rows to score on.
+/// Number of rows to score on.
 const TEST_ROWS: usize = 1000;
 
 /// Parameters of a study.
 #[derive(Debug, Clone)]
 pub struct Study {
-    /// Training rows, over all parties.
+    /// Number of training rows over all peers.
     pub rows: usize,
-    /// Number of parties, with equally many rows each.
+    /// Number of peers. All have the same number of rows.
     pub parties: usize,
     /// m and rho; s is 3 and gamma 0.9.
     pub settings: Vec<(usize, usize)>,
     /// Budgets.
     pub epsilons: Vec<Ratio>,
-    /// Counts in a release.
+    /// Numbers of counts in a release.
     pub tops: Vec<u32>,
-    /// New data, a new matrix and new noise each time.
+    /// Number of repetitions. Each has new data, a new matrix and new noise.
     pub repetitions: u64,
 }
 
@@ -60,9 +60,9 @@ impl Study {
 /// Balanced accuracy of one model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Bits of a hash.
+    /// Number of bits of a hash.
     pub m: usize,
-    /// Bits that are set in it.
+    /// Number of set bits of a hash.
     pub rho: usize,
     /// Number of the repetition, from 0.
     pub repetition: u64,
@@ -72,14 +72,14 @@ pub struct Point {
     pub accuracy: f64,
 }
 
-/// The parties that add noise, as `privacy.mode` of a session file.
+/// Sources of the noise, as `privacy.mode` of a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Each party, with its part of the budget.
+    /// Each peer adds noise, with its part of the budget.
     PerParty,
-    /// Each party, with the whole budget.
+    /// Each peer adds noise, with the whole budget.
     Parallel,
-    /// All parties together, in shares.
+    /// All peers together add noise, in shares.
     Central,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Returns the mechanism of a mode for `parties` parties, one of them possibly curious.
+/// Returns the mechanism of a mode for `parties` peers. One of them may be curious.
 ///
 /// # Panics
 /// If epsilon / parties is out of range.
@@ -128,7 +128,7 @@ pub fn study(study: &Study, seed: u64, tell: &mut dyn FnMut(u64)) -> Result<Vec<
     for repetition in 0..study.repetitions {
         let place =
             [seed.to_le_bytes(), (study.rows as u64).to_le_bytes(), repetition.to_le_bytes()].concat();
-        // Appendix D.2 asks for "No labelling noise".
+        // Appendix D.2 requires "No labelling noise".
         let shape = Clusters { classes: 2, clusters: 5, flip_y: 0.0, ..paper(study.rows + TEST_ROWS, 30) };
         let all = clusters(&shape, &place)?;
         let (train, test) = (

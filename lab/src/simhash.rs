@@ -1,11 +1,11 @@
 //! SBFC, the paper's ablation (Ram & Sinha, section 4 and Appendix D.5): SimHash instead of FlyHash, and
 //! binary Bloom filters. It is a baseline.
 //!
-//! Bit i of a row is 1 if its product with a Gaussian vector g_i is above 0. The filter of a class holds
-//! all bits that any of its rows has. A point's novelty for a class is the number of its bits that the
-//! filter lacks. The class with the lowest novelty wins; among equal ones, the lowest class (the authors
-//! draw one of them). About half the bits of a hash are set, so filters of many rows are soon full. The
-//! comparison is meant to show this.
+//! Bit i of a row is 1 if its product with a Gaussian vector g_i is above 0. The filter of a class has all
+//! bits that any row of the class has. A point's novelty for a class is the number of its bits that the
+//! filter lacks. The class with the lowest novelty wins, and in a tie the lowest class (the authors draw one
+//! of them). About half the bits of a hash are set, so filters of many rows are soon full. The comparison is
+//! meant to show this.
 
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -16,7 +16,7 @@ use flyswarm_learn::model::ModelError;
 use flyswarm_learn::sketch::flyhash::FeatureError;
 use flyswarm_sealed_sum::crypto::stream::derive;
 
-/// Bits of a word.
+/// Number of bits of a word.
 const WORD: usize = 64;
 
 /// Trains on rows that have labels and predicts the classes of others, once with the first n bits for each

@@ -1,10 +1,10 @@
-//! Compares two methods over many data sets: wins, ties and losses, the median improvement, and the
-//! probability of chance (the columns of Ram & Sinha's Table 2).
+//! Compares two methods over many data sets: wins, ties and losses, the median improvement, and p values (the
+//! columns of Ram & Sinha's Table 2).
 //!
-//! The normalised accuracy of a method on a set is `1 - a / a_k`. Here a is its accuracy and a_k that of
-//! the reference (tuned kNN). A value of 0 means equal to the reference; negative is better (paper,
-//! section 4, "Evaluation metric"). The improvement of one method over another on a set is the difference
-//! of the two, `(a - b) / a_k`. It is positive if the first is better.
+//! The normalised accuracy of a method on a set is `1 - a / a_k`. Here a is its accuracy and a_k that of the
+//! reference (tuned kNN). A value of 0 means equal to the reference; negative is better (paper, section 4,
+//! "Evaluation metric"). The improvement of a first method with accuracy a over a second with accuracy b is
+//! `(a - b) / a_k`. It is positive if the first is better.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
@@ -80,8 +80,8 @@ pub fn t_test(differences: &[f64]) -> Option<f64> {
 }
 
 /// Returns p of Wilcoxon's two-sided signed-rank test. Differences of 0 are dropped, and equal magnitudes
-/// share their mean rank. It is exact for at most 50 differences without zeros and equal magnitudes.
-/// Otherwise it is the normal approximation with correction for ties and without one for continuity, as in
+/// share their mean rank. p is exact for at most 50 differences without zeros and equal magnitudes. Otherwise
+/// p comes from the normal approximation, corrected for ties but not for continuity, as in
 /// `scipy.stats.wilcoxon`.
 #[must_use]
 pub fn wilcoxon(differences: &[f64]) -> Option<f64> {

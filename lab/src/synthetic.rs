@@ -1,6 +1,6 @@
 //! Made-up sets of the paper (Ram & Sinha, section 4, "Synthetic data", and Appendix D.2): points in
-//! clusters, and vectors of zeros and ones. The vectors are such points in d / 10 dimensions, FlyHashed to
-//! d bits.
+//! clusters, and vectors of zeros and ones. FlyHash makes these vectors of d bits from points in d / 10
+//! dimensions.
 
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::{Scaler, Scaling};
@@ -17,7 +17,7 @@ pub fn paper(rows: usize, features: usize) -> Clusters {
     Clusters { rows, features, classes: 5, clusters: 3, class_sep: 1.2, flip_y: 0.01 }
 }
 
-/// Reason for which a study of made-up rows has no result.
+/// Reason why a study of made-up rows has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// The sizes do not give rows.

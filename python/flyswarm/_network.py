@@ -54,7 +54,7 @@ class Network(Saved, SessionClassifier):
     >>> Network(b"something else")
     Traceback (most recent call last):
     ...
-    ValueError: not a flyswarm network: no header of safetensors
+    ValueError: not a flyswarm network: the file has no header of safetensors
     """
 
     def __init__(self, file, classes=None):

@@ -41,7 +41,7 @@ class Wan:
             host.id = host.run("id")[-1]
 
     def nat(self, router, allowed, ports):
-        """Gives every connection from inside the router's address. Only answers come in.
+        """Gives every connection from inside the router's address. From outside, only answers come in.
 
         If `ports` is "random", each connection has a new, unpredictable port. Otherwise it keeps its port."""
         text = f"""flush ruleset
@@ -111,7 +111,7 @@ def behind_nat(lab):
     lab.same(hosts)
     if circuits(relay) != {("north", "south")}:
         raise Failed(f"circuits of {circuits(relay)}\n{relay.story()}")
-    lab.ok("the relay passed on north and south, and nobody else")
+    lab.ok("the relay connected north and south, and no other pair")
     relay.stop()
     relay.end(0)
 
@@ -143,7 +143,7 @@ def punched_nat(lab):
     lab.same(hosts)
     if any('"disconnected"' in line for node in nodes for line in node.lines):
         raise Failed("a connection was lost with the relay")
-    lab.ok("the relay was killed once they had met, and nobody lost a connection")
+    lab.ok("the relay was killed after they had met, and no peer lost a connection")
 
 
 @scenario(needs=("nft",))

@@ -96,7 +96,7 @@ def slow_network(lab):
         doctor.end(0)
     trip = float(re.search(r"round trip ([\d.]+) ms", line).group(1))
     if not 30 <= trip <= 200:
-        raise Failed(f"a round trip of {trip} ms where two cables of 10 ms each way make 40")
+        raise Failed(f"a round trip of {trip} ms, but two cables of 10 ms each way make 40 ms")
     for node in lab.join(hosts):
         node.end(0, 120)
     lab.same(hosts)
@@ -146,9 +146,10 @@ def cut_off(lab):
     lan.cut(lost)
     for node in nodes[:4]:
         node.wait_line("finished", lambda line: '"finished"' in line)
-    # The progress of the sum decides whether its silence or the lost connection is noticed first.
+    # The progress of the sum decides whether the others first notice the host's silence or the lost
+    # connection.
     lab.said(hosts[0], nodes[0].wait_line("view-failed", lambda line: '"view-failed"' in line))
-    lab.ok(f"four go on without {lost.name}, whose cable is out")
+    lab.ok(f"four peers continue without {lost.name}, whose cable is out")
     nodes[4].stop(signal.SIGKILL)
     nodes[4].end(-9)
     lan.cut(lost, up=True)
@@ -171,7 +172,7 @@ def moved(lab):
     mover.address("10.77.0.99/24")
     doctors = [lab.doctor(host, *fixed, wait=10) for host in hosts]
     lab.finds(doctors[0], "ok", "south: ready", "10.77.0.99", "known by mDNS and the session file")
-    # First no answer, while the ARP entry of north is still valid, then no route.
+    # There is no answer while the ARP entry of north is still valid, and no route afterwards.
     lab.finds(doctors[0], "warning", "south: ", f"/ip4/10.77.0.2/tcp/{PORT} (from the session file)")
     for doctor in doctors:
         doctor.end(0)
@@ -223,7 +224,7 @@ def ipv6_only(lab):
     doctors = [lab.doctor(host, wait=10) for host in hosts]
     # The identities decide which peer dials, so north may know only that south connected to it.
     lab.finds(doctors[0], "ok", "south: ready", "/ip6/fd77::2/", "known by mDNS only", code=0)
-    # The IPv4 port is another one, which no host could reach.
+    # The IPv4 port is a different one, and no host could reach it.
     if any("is refused" in line for line in doctors[0].lines + doctors[0].errors):
         raise Failed(f"a port of the other family was tried\n{doctors[0].story()}")
     lab.finish(hosts, doctors=doctors[1:])
@@ -293,13 +294,13 @@ def faults(lab):
     session_of(north, ("10.77.0.2", "10.77.0.77"))
     lab.finds(lab.doctor(north, *fixed, session="other", wait=6), "error", "south: ", "cannot be reached", code=3)
 
-    # Different session files.
+    # The hosts have different session files.
     session_of(harbour, ("gamma = 0.9", "gamma = 0.8"))
     doctors = [lab.doctor(north, *fixed), lab.doctor(south, *fixed), lab.doctor(harbour, *fixed, session="other")]
     lab.finds(doctors[0], "error", "harbour: has another session file: flynn.gamma differs", code=3)
     lab.finds(doctors[2], "error", "north: has another session file: flynn.gamma differs", code=3)
 
-    # A roster without this peer: at this host, and at another one.
+    # A roster does not have this peer: the host's own roster, then the roster of another host.
     hill.write("wards.toml", north.read("wards.toml").decode())
     lab.finds(lab.doctor(hill, wait=3), "error", "roster: 12D3", "is not in the roster of wards.toml", code=3)
     session_of(harbour, (south.id, hill.id), (f'addresses = ["/ip4/10.77.0.2/tcp/{PORT}"]', "addresses = []"))
@@ -326,7 +327,7 @@ def faults(lab):
     node.stop()
     node.end(130)
 
-    # Faults of this machine.
+    # These are faults of this machine.
     small = os.path.join(north.home, "small")
     os.makedirs(small)
     sh("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", small)

@@ -21,7 +21,8 @@ pub enum LabelColumn {
 }
 
 impl LabelColumn {
-    /// Returns the column of this name, also one of digits. `last` and `none` are not names.
+    /// Returns the column of this name, even if the name has only digits. `last` and `none` keep their
+    /// meanings.
     #[must_use]
     pub fn named(name: String) -> Self {
         match &*name {
@@ -85,7 +86,7 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Header<'a> {
     pub(super) file: &'a Path,
-    /// The place that holds the names, for errors: `line 1`.
+    /// Place of the names in the file, for errors, such as `line 1`.
     pub(super) place: &'static str,
     /// The line that shows the number of columns, from 1 (1 if the file has no lines).
     pub(super) line: u64,
@@ -95,7 +96,7 @@ pub(super) struct Header<'a> {
     pub(super) names: Option<Vec<String>>,
 }
 
-/// The columns that are not features, from 0.
+/// The columns that are not features, as indices from 0.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     pub(super) label: Option<usize>,
@@ -137,7 +138,7 @@ impl Header<'_> {
         let place = self.place;
         let Some(names) = &self.names else {
             return self.refuse(format!(
-                "column {name:?} asked for by name, expected a number: {place} has no names"
+                "column {name:?} is given by name, but {place} has no names: give its number"
             ));
         };
         let mut found = names.iter().enumerate().filter(|(_, other)| *other == name.trim());
@@ -156,7 +157,7 @@ impl Header<'_> {
             LabelColumn::Last => count.checked_sub(1),
             &LabelColumn::Number(number) => {
                 if number == 0 || number > count {
-                    return self.refuse(format!("label column {number} asked for, expected 1 to {count}"));
+                    return self.refuse(format!("the label column is {number}, expected 1 to {count}"));
                 }
                 Some(number - 1)
             }
@@ -167,7 +168,7 @@ impl Header<'_> {
             let at = match column {
                 Column::Name(name) => self.named(name)?,
                 &Column::Number(number) if number == 0 || number > count => {
-                    return self.refuse(format!("column {number} to be left out, expected 1 to {count}"));
+                    return self.refuse(format!("column {number} cannot be left out, expected 1 to {count}"));
                 }
                 &Column::Number(number) => number - 1,
             };

@@ -52,7 +52,7 @@ fn split(text: &[u8], delimiter: u8, fields: &mut ByteRecord) {
     }
     let mut builder = ReaderBuilder::new();
     builder.has_headers(false).delimiter(delimiter).trim(Trim::All);
-    // Reading from memory cannot fail. A record without fields is refused because it has too few of them.
+    // Reading from memory cannot fail. A record without fields has too few fields, so it is refused later.
     let _ = builder.from_reader(text).read_byte_record(fields);
 }
 
@@ -72,7 +72,7 @@ pub(super) fn read(mut source: Source, expected: &Expected) -> Result<Loaded, Da
     if expected.header == Some(false)
         && let Some(name) = name_asked_for(expected)
     {
-        let problem = format!("{name} asked for by name, expected a header");
+        let problem = format!("{name} is given by name, but the file has no header");
         return Err(DataError::Layout { file: source.file.clone(), problem });
     }
     if source.delimiter.is_none() {
@@ -265,7 +265,7 @@ pub(super) fn texts_of(
     }
 }
 
-/// Refuses JSON, and a file with one column if another delimiter than the comma would give several.
+/// Refuses JSON. Also refuses a file with one column if a delimiter other than the comma gives several.
 fn other_delimiter(found: &Header) -> Result<(), DataError> {
     let Some([line]) = found.names.as_deref() else { return Ok(()) };
     let delimiter = likely(line.as_bytes());
@@ -279,7 +279,7 @@ fn other_delimiter(found: &Header) -> Result<(), DataError> {
     }
     let shown = if delimiter == b'\t' { "tab".to_owned() } else { format!("'{}'", char::from(delimiter)) };
     refuse(format!(
-        "line 1: one column; {count}, separated by {shown}? then delimiter = {shown} in the map file"
+        "line 1 has one column; if {shown} separates {count} columns, set delimiter = {shown} in the map file"
     ))
 }
 
@@ -330,8 +330,8 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         if counts(0) || counts(1) {
             found.check_count(aside, expected)?;
             let problem = format!(
-                "line {}: 0, 1, 2 and so on may be column names or a row: `header = true` or `false` in \
-                 the map file says which",
+                "line {}: 0, 1, 2 and so on may be column names or a row: set `header = true` or `false` in \
+                 the map file",
                 found.line
             );
             return Err(DataError::Layout { file: found.file.into(), problem });
@@ -339,7 +339,7 @@ fn is_header(found: &Header, first: &Record, aside: &Aside, expected: &Expected)
         return Ok(false);
     };
     if features().any(|(_, field)| is_number(field)) {
-        // A wrong number of features explains the problem better.
+        // If the number of features is wrong, that error explains the problem better.
         found.check_count(aside, expected)?;
         return ask(
             at,

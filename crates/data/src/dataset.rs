@@ -53,7 +53,7 @@ impl Dataset {
         Self::new(width, values, labels, classes)
     }
 
-    /// Returns the same rows with a group for each.
+    /// Returns the same rows with a group for each row.
     ///
     /// # Errors
     /// [`DataError::Shape`] if the number of groups differs from the number of rows.
@@ -105,7 +105,7 @@ impl Dataset {
         self.features
     }
 
-    /// Number of rows, at least 1 unless made by an empty [`Dataset::subset`].
+    /// Number of rows. It is at least 1, unless the data set is an empty [`Dataset::subset`].
     #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len() / self.features
@@ -160,8 +160,8 @@ impl Dataset {
         Self { features: self.features, values, labels, classes: self.classes.clone(), groups }
     }
 
-    /// Returns the same labels with rows of `features` numbers. `f(row, place)` writes each row and must
-    /// keep the numbers finite.
+    /// Returns a data set with the same labels and with new rows of `features` numbers. `f(row, place)`
+    /// writes the new row into `place` and must keep the numbers finite.
     pub(crate) fn map_rows(&self, features: usize, f: impl Fn(&[f32], &mut [f32])) -> Self {
         let mut values = vec![0.0; self.rows() * features];
         let rows = self.values.chunks_exact(self.features);

@@ -5,11 +5,11 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 
 use super::split::by_class;
 
-/// Reason for which rows could not be dealt. No row was dealt.
+/// Reason why rows could not be dealt. No row was dealt.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DealError {
     /// More peers than rows, or no peer at all.
-    #[error("{rows} rows for {peers} peers, expected at least one row for each of at least one peer")]
+    #[error("{rows} rows for {peers} peers, expected at least one peer, and at least one row for each")]
     TooFewRows {
         /// Rows to deal.
         rows: usize,
@@ -188,7 +188,7 @@ pub fn mixes(
             let left: f64 =
                 weights.iter().zip(&rows_of).filter(|(_, rows)| !rows.is_empty()).map(|(w, _)| w).sum();
             let mut point = uniform(&mut stream) * left;
-            // Because of rounding, the point may lie above the last class.
+            // Because of rounding, the drawn point may lie above the last class.
             let mut from = None;
             for (rows, weight) in rows_of.iter_mut().zip(&weights).filter(|(rows, _)| !rows.is_empty()) {
                 from = Some(rows);
@@ -216,7 +216,7 @@ fn uniform(stream: &mut Stream) -> f64 {
 fn gamma_variate(shape: f64, stream: &mut Stream) -> f64 {
     if shape < 1.0 {
         let power = libm::pow(uniform(stream), 1.0 / shape);
-        // Never 0, because some peer must get the rows.
+        // The result is never 0, because some peer must get the rows.
         return (gamma_variate(shape + 1.0, stream) * power).max(f64::MIN_POSITIVE);
     }
     let d = shape - 1.0 / 3.0;

@@ -162,7 +162,7 @@ fn other(head: &[u8]) -> Option<&'static str> {
 
 /// Returns the format of a ZIP archive by its contents.
 fn zipped(source: &Source) -> Result<Format, &'static str> {
-    // The NPZ reader reports an archive inside gzip or a damaged one.
+    // The NPZ reader reports a damaged archive, or an archive inside gzip.
     let Some(zip) = source.archive().ok().filter(|_| !source.gzip) else { return Ok(Format::Npz) };
     let Ok(zip) = zip::ZipArchive::new(zip) else { return Ok(Format::Npz) };
     let names: Vec<&[u8]> = zip.file_names_raw().collect();

@@ -69,7 +69,7 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> From<&'a Dataset> for Rows<'a> {
-    /// Rows without labels are an empty input.
+    /// If the rows have no labels, the input is empty.
     fn from(data: &'a Dataset) -> Self {
         let labels = data.labels();
         Self { labels, groups: data.groups().filter(|_| !labels.is_empty()) }
@@ -79,10 +79,10 @@ impl<'a> From<&'a Dataset> for Rows<'a> {
 /// Rows that a split keeps together: the rows of one group, or single rows if there are no groups.
 #[derive(Debug, Clone)]
 pub struct Units {
-    /// The rows of one unit after the other. Units are sorted by their first row; the rows of each are
+    /// The rows of all units, unit after unit. Units are sorted by their first row; the rows of each are
     /// ascending.
     rows: Vec<usize>,
-    /// The index in `rows` of the first row of each unit, and the end.
+    /// The index in `rows` of the first row of each unit, then the length of `rows`.
     starts: Vec<usize>,
     labels: Vec<u16>,
 }

@@ -48,7 +48,7 @@ pub(super) fn meaning(text: &str) -> Option<String> {
     (number && !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0')).then(|| whole.to_owned())
 }
 
-/// Turns label texts into indices, with a given list of classes or one made on the way.
+/// Turns label texts into indices, with a given list of classes or a list that is made from the texts.
 #[derive(Debug)]
 pub(super) struct Labels {
     known: Known,
@@ -155,7 +155,7 @@ pub fn check_class_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-pub(super) const NO_CLASS: &str = "a class: text or a whole number (a quantity to predict is no class)";
+pub(super) const NO_CLASS: &str = "a class: text or a whole number (a quantity to predict is not a class)";
 
 /// Returns the class of a number. Whole numbers name classes; other numbers are quantities, which cannot
 /// be learnt as classes.

@@ -61,7 +61,7 @@ pub const MAX_CLASS_NAME: usize = 256;
 /// below 2^120. So it is finite in f32, and without infinities there is no NaN.
 pub const MAX_MAGNITUDE: f32 = (1u128 << 80) as f32;
 
-/// Reason for which data was refused. No data was kept.
+/// Reason why data was refused. No data was kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -116,7 +116,7 @@ pub enum DataError {
         expected: usize,
     },
     /// The file has a different number of features than the session or model.
-    #[error("{}, line {line}: {found} features{}, expected {expected}", file.display(), if *labelled { " beside the label" } else { " and no label column" })]
+    #[error("{}, line {line}: {found} features{}, expected {expected}", file.display(), if *labelled { " in addition to the label" } else { " and no label column" })]
     Features {
         /// The file.
         file: PathBuf,
@@ -207,7 +207,7 @@ pub struct Expected<'a> {
     pub array: Option<&'a str>,
     /// Name of the sheet of a workbook; required if several sheets have rows.
     pub sheet: Option<&'a str>,
-    /// How the site's own file becomes the agreed table.
+    /// Map from the peer's own file to the agreed table.
     pub site: Option<&'a site::SiteMap>,
     /// The format; detected if not given.
     pub format: Option<Format>,
@@ -243,7 +243,7 @@ pub struct Loaded {
     pub labels: Vec<Option<u16>>,
     /// Names of the features, in the order of the rows; empty if the file has no names.
     pub columns: Vec<String>,
-    /// True if the columns were brought into the order of [`Expected::columns`].
+    /// True if the columns were put into the order of [`Expected::columns`].
     pub reordered: bool,
     /// Columns of the file that are not described; they do not become features.
     pub left_out: Vec<String>,
@@ -325,7 +325,9 @@ pub fn column_texts(
         return prepare::read::texts(source, format, column, rows, expected);
     }
     if format != Format::Csv {
-        let problem = format!("ids of rows need a table with column names, and this file is {format}");
+        let problem = format!(
+            "the ids of rows can be read only from a table with column names, but this file is {format}"
+        );
         return Err(DataError::Layout { file: path.into(), problem });
     }
     csv::texts_of(source, column, rows, expected.dialect.delimiter)
@@ -371,7 +373,7 @@ impl<'a> Expected<'a> {
 /// Returns a hint for a row with one field more than the header: it may start with a row name.
 fn row_names(found: usize, header: usize) -> &'static str {
     if found == header + 1 {
-        "; names of rows as R writes them have no name: write.csv(..., row.names = FALSE)"
+        "; the column of row names that R writes has no name: use write.csv(..., row.names = FALSE)"
     } else {
         ""
     }

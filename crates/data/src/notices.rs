@@ -68,7 +68,7 @@ pub enum Ids {
 pub type Finding = (Option<String>, Notice);
 
 impl Notice {
-    /// Keyword for programs.
+    /// Returns the keyword for programs.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -81,8 +81,8 @@ impl Notice {
         }
     }
 
-    /// Returns whether a strict peer is refused for this notice, because the numbers do not mean what they
-    /// seem to. An easy class, a constant and equal rows may be correct.
+    /// Returns whether this notice stops a strict peer, because the numbers do not mean what they seem to
+    /// mean. Classes that are easy to separate, a constant and equal rows may be correct.
     #[must_use]
     pub fn is_grave(&self) -> bool {
         matches!(self, Self::Id(_) | Self::Coarse(_) | Self::Code(..) | Self::Day(..))
@@ -277,7 +277,7 @@ pub fn ids(values: &[i64]) -> Option<Ids> {
     if ordered && distinct * 5 >= n {
         return Some(Ids::Ordered);
     }
-    // Values that are far from each other and still occur again, or that all occur about equally often.
+    // Some ids repeat although most values are far apart. Other ids all occur about equally often.
     let again = groups.iter().filter(|group| group.len() > 1).count();
     let mut gaps = gaps;
     let middle = gaps.len() / 2;
@@ -285,7 +285,7 @@ pub fn ids(values: &[i64]) -> Option<Ids> {
     let most = groups.iter().map(|group| group.len()).max().unwrap_or(0);
     let scattered = again * 2 >= distinct && gap >= 5 && most * 5 <= n;
     let even = groups.iter().all(|group| group.len() == most);
-    // Chance gives the row counts of the values a variance as large as their mean.
+    // If the values were drawn at random, the variance of their row counts would equal the mean.
     let mean = n as f64 / distinct as f64;
     let variance =
         groups.iter().map(|group| (group.len() as f64 - mean).powi(2)).sum::<f64>() / distinct as f64;
@@ -383,8 +383,8 @@ fn stands_apart(value: f32, next: f32, other_end: f32, alone: bool) -> bool {
     next.is_finite() && (gap > factor * range || (!alone && value < 0.0 && next >= 0.0))
 }
 
-/// Returns the number of rows that equal an earlier row with its class. Returns `None` unless they are
-/// more than one in a hundred and chance would give hardly any.
+/// Returns the number of rows that equal an earlier row and have its class. Returns `None` unless they are
+/// more than one in a hundred and chance would give hardly any such rows.
 fn twins(data: &Dataset) -> Option<usize> {
     let rows = data.rows();
     let digest = |row: usize| {

@@ -24,7 +24,7 @@ const MAX_HEADER: usize = 1 << 16;
 /// Longest text of an array of texts, in characters.
 const MAX_TEXT: usize = 1 << 10;
 
-/// The place of an array, for errors, and its bytes.
+/// The place of an array, for errors, and the array's bytes.
 pub(super) struct Stream<'a> {
     pub(super) file: &'a Path,
     /// The array's name in an NPZ file, followed by a comma and a space: `array "X", `.
@@ -137,7 +137,8 @@ impl Stream<'_> {
         Ok(())
     }
 
-    /// Reads the numbers of an array, in its own order. Memory grows with the bytes in the file.
+    /// Reads the numbers of an array, in the order of the array. It allocates memory as it reads the bytes of
+    /// the file.
     fn numbers(
         &mut self,
         header: &Header,

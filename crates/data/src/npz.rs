@@ -31,7 +31,7 @@ impl Archive<'_> {
         self.zip.index_for_name(&format!("{array}.npy")).is_some()
     }
 
-    /// Returns the names of the arrays, for an error.
+    /// Returns the names of the arrays, for an error message.
     fn shown(&self) -> String {
         let all = self.zip.file_names_raw().filter_map(|name| name.strip_suffix(b".npy"));
         let names: Vec<String> = all.take(12).map(quoted).collect();
@@ -58,7 +58,7 @@ impl Archive<'_> {
 }
 
 fn damaged(file: &Path, error: &ZipError) -> DataError {
-    DataError::Layout { file: file.into(), problem: format!("damaged or no NPZ archive: {error}") }
+    DataError::Layout { file: file.into(), problem: format!("damaged, or not an NPZ archive: {error}") }
 }
 
 /// See [`super::npz_digest`].
@@ -102,9 +102,8 @@ fn archive(source: &Source) -> Result<Archive<'_>, DataError> {
     Ok(Archive { file, zip: open(file, source.archive()?)? })
 }
 
-/// Turns the arrays into a table. An array of one dimension is a column with the array's name. The columns
-/// of the features have the names in `columns`. `y` is the label if the label has no array of its own
-/// name.
+/// Turns the arrays into a table. An array of one dimension is a column with the array's name. The columns of
+/// the features have the names in `columns`. `y` is the label if no array has the name of the label.
 pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, DataError> {
     let mut archive = archive(source)?;
     let file = archive.file;
@@ -123,7 +122,10 @@ pub(super) fn to_csv(source: &Source, expected: &Expected) -> Result<Source, Dat
         }
         let (count, width, cells) = archive.read(name, |mut array| array.cells(expected.comma()))?;
         if *rows.get_or_insert(count) != count {
-            let problem = format!("array {} has another number of rows than others", quoted(name.as_bytes()));
+            let problem = format!(
+                "array {} and the other arrays have different numbers of rows",
+                quoted(name.as_bytes())
+            );
             return Err(DataError::Layout { file: file.into(), problem });
         }
         if name == features && !known.contains(features) {
@@ -167,7 +169,8 @@ pub(super) fn read(source: Source, expected: &Expected) -> Result<Loaded, DataEr
     if !archive.has(features) {
         return archive.missing(features, "holds the features unless `array` in the map file names another");
     }
-    // A number means a column of the features. Otherwise the labels have an array of their own.
+    // If the label is given by number, it is a column of the features. Otherwise the labels have an array of
+    // their own.
     let (in_features, labels) = match &expected.label {
         LabelColumn::None => (LabelColumn::None, None),
         LabelColumn::Number(number) => (LabelColumn::Number(*number), None),

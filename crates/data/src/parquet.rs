@@ -1,5 +1,5 @@
-//! Parquet with flat columns of numbers; the label may be text. [`Texts`] gives any columns as texts, for
-//! described ones.
+//! Reads Parquet with flat columns of numbers; the label may be text. [`Texts`] reads described columns,
+//! which may have any type, as texts.
 
 mod texts;
 
@@ -44,7 +44,7 @@ enum Kind {
     Text,
 }
 
-/// The kind of a column, or what it is called where it cannot be read.
+/// Returns the kind of a column. If the column cannot be read, returns the name of its type.
 fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
     if column.max_rep_level() > 0 || column.path().parts().len() > 1 {
         return Err("nested".into());
@@ -57,7 +57,7 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
         || logical.map_or_else(|| column.converted_type().to_string(), |logical| format!("{logical:?}"));
     let signed = match (logical, column.converted_type()) {
         (Some(LogicalType::Integer(integer)), _) => Some(integer.is_signed),
-        // Nothing but null is in it: of a site that never measured it.
+        // The column has only nulls, because this peer never measured it.
         (Some(LogicalType::Unknown), _) | (None, ConvertedType::NONE) => Some(true),
         (
             None,
@@ -91,7 +91,7 @@ fn kind(column: &ColumnDescriptor) -> Result<Kind, String> {
 struct At<'a> {
     file: &'a Path,
     name: &'a str,
-    /// Rows of the groups before.
+    /// Number of rows in the groups before this one.
     rows: usize,
 }
 
@@ -101,7 +101,7 @@ impl At<'_> {
         DataError::Entry { file: self.file.into(), what, found, expected: expected.into() }
     }
 
-    /// Calls `f` with each value of a column, `None` for null; gives their number.
+    /// Calls `f` with each value of a column, or with `None` for a null. Returns the number of values.
     fn each<T: DataType>(
         &self,
         reader: ColumnReader,
@@ -119,7 +119,7 @@ impl At<'_> {
             }
             let mut values = values.iter();
             for row in 0..records {
-                // A column that cannot have missing values has no levels.
+                // A column that cannot have missing values has no definition levels.
                 let there = levels.get(row).is_none_or(|&level| level > 0);
                 f(rows + row, if there { values.next() } else { None })?;
             }
@@ -131,12 +131,12 @@ impl At<'_> {
         }
     }
 
-    /// The numbers of a column.
+    /// Returns the numbers of a column.
     fn numbers(&self, kind: Kind, comma: bool, reader: ColumnReader) -> Result<Vec<f32>, DataError> {
         let mut out = Vec::new();
         let mut push = |row: usize, x: Option<f32>| {
             let Some(x) = x else {
-                let expected = "a value in every row (fill or leave out rows without)";
+                let expected = "a value in every row (fill in a value, or leave out rows without a value)";
                 return Err(self.wrong(row, "null".into(), expected));
             };
             if !magnitude_ok(x) {
@@ -171,7 +171,7 @@ impl At<'_> {
         Ok(out)
     }
 
-    /// Adds the classes of a column; gives their number.
+    /// Adds the classes of a column. Returns the number of its rows.
     fn labels(&self, kind: Kind, reader: ColumnReader, labels: &mut Labels) -> Result<usize, DataError> {
         let mut of = |row: usize, text: Option<Result<String, String>>| {
             let shown = text.clone().map_or("null".into(), |text| {
@@ -231,7 +231,7 @@ fn not_zipped(source: &Source) -> Result<(), DataError> {
     Ok(())
 }
 
-/// The result of `f`, which reads this file; where it panics the file is damaged.
+/// Returns the result of `f`, which reads this file. If `f` panics, the error is that the file is damaged.
 pub(super) fn unless_damaged<T>(
     file: &Path,
     f: impl FnOnce() -> Result<T, DataError>,
@@ -295,7 +295,7 @@ fn read_file(file: &Path, expected: &Expected) -> Result<Loaded, DataError> {
     Ok(labels.finish(columns.features, values).named(columns))
 }
 
-/// Returns the types of all columns; columns that are left out are not looked at.
+/// Returns the types of all columns. Columns that are left out are not checked.
 fn kinds(
     file: &Path,
     columns: &[std::sync::Arc<ColumnDescriptor>],
@@ -328,7 +328,7 @@ fn kinds(
     columns.iter().zip(names).enumerate().map(kind_of).collect()
 }
 
-/// Reads a row group behind the `before` rows of others; gives its rows.
+/// Reads a row group. The groups before it have `before` rows. Returns the number of rows of this group.
 fn read_group(
     file: &Path,
     group: &dyn RowGroupReader,

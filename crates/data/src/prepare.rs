@@ -46,7 +46,7 @@ pub const MAX_TOKENS: usize = 100;
 /// Suffix that the name of an indicator adds to its column's name.
 pub const INDICATOR: &str = " is missing";
 
-/// Reason for which a preparation is refused.
+/// Reason why a preparation is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {found}, must be {expected}")]
 pub struct PrepareError {

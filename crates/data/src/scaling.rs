@@ -137,7 +137,7 @@ impl Scaling {
     }
 }
 
-/// Reason for which moments or a scaler could not be made.
+/// Reason why moments or a scaler could not be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ScalingError {
     /// The number of words does not match the number of features.
@@ -161,7 +161,7 @@ pub enum ScalingError {
     /// The scaling needs moments, and none were given.
     #[error("scaling {0} needs means{1} over all peers")]
     Missing(&'static str, &'static str),
-    /// The moments are for another number of features.
+    /// The moments have a different number of features.
     #[error("moments of {found} features, expected {expected}")]
     Features {
         /// Number of features in the moments.
@@ -241,8 +241,8 @@ impl Scaler {
                 return Err(ScalingError::Features { found, expected });
             }
         }
-        // Real means are below 2^80, and real deviations are 0 or from 2^-63 to 2^80. The same bounds for
-        // stored numbers keep `apply` finite.
+        // The means of real rows are below 2^80, and their deviations are 0 or from 2^-63 to 2^80. The same
+        // bounds for stored numbers keep `apply` finite.
         let bounds = 2f64.powi(-64)..2f64.powi(80);
         let bad = means.iter().position(|x| x.is_nan() || x.abs() >= bounds.end);
         let bad = bad.or_else(|| deviations.iter().position(|x| *x != 0.0 && !bounds.contains(x)));
@@ -285,7 +285,7 @@ impl Scaler {
     /// Scales one row of [`Scaler::features`] into `out`, which has [`Scaler::width`] entries.
     ///
     /// # Panics
-    /// If `row` or `out` has another length.
+    /// If `row` or `out` has a wrong length.
     pub fn apply(&self, row: &[f32], out: &mut [f32]) {
         assert_eq!(
             (row.len(), out.len()),
@@ -329,7 +329,7 @@ impl Scaler {
     /// Scales all rows; labels and classes stay the same.
     ///
     /// # Panics
-    /// If the data has another number of features.
+    /// If the data has a different number of features.
     #[must_use]
     pub fn transform(&self, data: &Dataset) -> Dataset {
         data.map_rows(self.width(), |row, out| self.apply(row, out))

@@ -1,5 +1,5 @@
-//! Turns a site's own file into the agreed table. Names, values, units, dates and fills may differ; a map
-//! file (`--map`) lists the differences. The map file stays at the site.
+//! Turns a peer's own file into the agreed table. Names, values, units, dates and fills may differ; a map
+//! file (`--map`) lists the differences. The map file stays at the peer.
 //!
 //! The table is rewritten before it is read. So a map works for CSV and for every other format with column
 //! names.
@@ -17,19 +17,19 @@ pub mod suggest;
 
 pub use pattern::DatePattern;
 
-/// Differences between the columns of a site's file and the agreed columns.
+/// Differences between the columns of a peer's own file and the agreed columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteMap {
-    /// The agreed name of a column by its name in the file.
+    /// Map from the name of a column in the file to its agreed name.
     pub rename: BTreeMap<String, String>,
-    /// Differences in the values of a column, by its agreed name.
+    /// Differences in the values of a column, by the agreed name of the column.
     pub columns: BTreeMap<String, ColumnMap>,
 }
 
 /// Differences in the values of a column, applied in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnMap {
-    /// The agreed text by the text in the file; an empty text is a missing value.
+    /// Map from the text in the file to the agreed text. An empty text is a missing value.
     pub values: BTreeMap<String, String>,
     /// Format of dates.
     pub date: Option<DatePattern>,
@@ -53,8 +53,9 @@ impl SiteMap {
         names.iter().map(|name| self.rename.get(name).unwrap_or(name).clone()).collect()
     }
 
-    /// Checks that the file has every name in the map, so that a typing error does not leave pounds for
-    /// kilograms. The label may be absent, because rows to predict have no label.
+    /// Checks that the file has every name in the map. Otherwise a typing error in a name could leave a
+    /// column in pounds that should be in kilograms. The label may be absent, because rows to predict have no
+    /// label.
     fn check(&self, before: &[String], after: &[String], label: Option<&str>) -> Result<(), String> {
         let has = |names: &[String], name: &String| names.contains(name) || label == Some(name.as_str());
         if let Some((from, to)) =
@@ -119,7 +120,7 @@ pub(super) fn opened(path: &Path, expected: &Expected) -> Result<(Source, Format
         ("a header", expected.header.is_some(), text),
     ] {
         if given && format != only {
-            let problem = format!("{option} goes with {only} only, and this file is {format}");
+            let problem = format!("{option} is only for {only}, but this file is {format}");
             return Err(DataError::Layout { file: path.into(), problem });
         }
     }

@@ -45,7 +45,7 @@ impl std::fmt::Debug for Contents {
 /// Bytes that came through pipes, by their paths.
 static KEPT: Mutex<BTreeMap<PathBuf, Contents>> = Mutex::new(BTreeMap::new());
 
-/// Keeps the bytes of a pipe or device, so that the same path can be read again. Keeps nothing of a file.
+/// Keeps the bytes of a pipe or device, so that the same path can be read again. Files are not kept.
 ///
 /// # Errors
 /// [`DataError`] if the pipe cannot be read, is too long, or has a format that is not read from its start.
@@ -109,7 +109,7 @@ pub(super) fn open(path: &Path) -> Result<BufReader<File>, DataError> {
 }
 
 impl Source {
-    /// Opens a file, or these contents under its name.
+    /// Opens a file, or these contents under the file's name.
     pub(super) fn open(path: &Path, contents: Option<&Contents>) -> Result<Self, DataError> {
         let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
         let contents = contents.cloned().or_else(kept);

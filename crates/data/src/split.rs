@@ -68,8 +68,8 @@ pub fn folds<'a>(rows: impl Into<Rows<'a>>, folds: usize, seed: &[u8]) -> Vec<Sp
         .collect()
 }
 
-/// Chooses test rows in the same way at several parties: equal rows are on the same side at every party,
-/// except for the last two rules.
+/// Chooses test rows in the same way at several peers. Equal rows are on the same side at every peer, unless
+/// the limit `most` or a rule on a class decides.
 ///
 /// A row's place is the first 8 bytes (LE) of SHA-256(tag "evaluate" || key || values as f32 LE). The rows
 /// in the first `percent` of all places are held out, but only the first `most` of them. If a class has
@@ -146,7 +146,7 @@ pub fn held_out_of(
             && let Some(&(_, unit)) = order.iter().rev().find(has)
         {
             out[unit] = false;
-            // It may have rows of later classes too.
+            // The group may have rows of later classes too.
             classes_of(unit).for_each(|other| kept[other] = true);
         }
     }

@@ -67,9 +67,9 @@ fn each_bad_csv_field_is_named_by_line_and_column() {
         ("1,2,cat\n1,2\n", ", line 2: 2 columns, expected 3 as in the first line"),
         (
             "1,2,cat\n\n1,2,3,dog\n",
-            ", line 3: 4 columns, expected 3 as in the first line; names of rows as R writes them have no name: write.csv(..., row.names = FALSE)",
+            ", line 3: 4 columns, expected 3 as in the first line; the column of row names that R writes has no name: use write.csv(..., row.names = FALSE)",
         ),
-        ("1,2,3,cat\n", ", line 1: 3 features beside the label, expected 2"),
+        ("1,2,3,cat\n", ", line 1: 3 features in addition to the label, expected 2"),
         (
             "1,x,cat\n",
             ", line 1, column 2: found \"x\", expected a number as in other columns of this line, or a \
@@ -85,7 +85,7 @@ fn each_bad_csv_field_is_named_by_line_and_column() {
     assert!(refusal(b"1,2,cat\n1,\xff,cat\n").contains("line 2, column 2"));
     assert_eq!(
         refusal_with(b"1,2\n", &Expected { label: LabelColumn::Number(3), ..Expected::default() }),
-        ": label column 3 asked for, expected 1 to 2"
+        ": the label column is 3, expected 1 to 2"
     );
     assert_eq!(
         refusal_with(
@@ -180,7 +180,7 @@ fn rows_outside_their_limits_are_refused_by_line_column_and_name() {
     let told = refusal_with(b"weight,age\n70,40\n\n70,300\n", &expected);
     let text = "line 4, column 2: found \"300\", expected 0 to 120, the limits of the session, age";
     assert!(told.contains(text), "{told}");
-    // A format without lines.
+    // NPY has no lines.
     let array = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
     let mut bytes = array.to_vec();
     bytes.resize(127, b' ');
@@ -206,7 +206,7 @@ fn a_label_may_be_missing_only_where_that_is_expected_and_an_empty_class_is_not_
     assert!(refused.contains("expected one of the 2 classes cat, dog, or nothing;"), "{refused}");
 }
 
-/// Makes rows `1,cat,2`, of which these (from 0) have a wrong field or are too short. Returns the error
+/// Makes rows `1,cat,2`. The rows in `wrong` (from 0) have a wrong field or are too short. Returns the error
 /// for the file.
 fn refusal_of(rows: usize, wrong: &[(usize, usize)]) -> String {
     let mut lines = vec![["1", "cat", "2"].map(String::from).to_vec(); rows];

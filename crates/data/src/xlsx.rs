@@ -18,7 +18,7 @@ const MAX_UNPACKED: u64 = 1 << 31;
 /// Most cells in the rectangle that contains all rows of a sheet.
 const MAX_CELLS: u64 = 1 << 28;
 
-/// Reads a sheet; without a name, the only sheet that has cells.
+/// Reads the sheet of this name. Without a name, reads the only sheet that has cells.
 pub(super) fn to_csv(source: &Source, sheet: Option<&str>, comma: bool) -> Result<Source, DataError> {
     let file = source.file.as_path();
     let layout = |problem: String| DataError::Layout { file: file.into(), problem };
@@ -77,7 +77,7 @@ pub(super) fn not_a_table(file: &Path) -> DataError {
 fn bounded(file: &Path) -> Result<(), DataError> {
     let damaged = |error: &dyn std::fmt::Display| DataError::Layout {
         file: file.into(),
-        problem: format!("damaged or no Excel workbook: {error}"),
+        problem: format!("damaged, or not an Excel workbook: {error}"),
     };
     let opened = File::open(file).map_err(|source| DataError::Read { file: file.into(), source })?;
     let mut zip = ZipArchive::new(BufReader::new(opened)).map_err(|error| damaged(&error))?;

@@ -1,4 +1,4 @@
-//! Contribution of a row to the sums of a round.
+//! Computes the contribution of a row to the sums of a round.
 //!
 //! All columns are whole numbers of steps of a grid. A row is rounded only in its weight (to 2^-44), its
 //! residual (to 2^-48) and its scalars (to 2^-40). Products with columns and sums are exact.
@@ -6,11 +6,11 @@
 
 use super::totals::SCALARS;
 
-/// Fraction bits of weights, residuals and scalars.
+/// Number of fraction bits of a weight.
 pub(super) const WEIGHT_BITS: i32 = 44;
-/// Fraction bits of residuals.
+/// Number of fraction bits of a residual.
 pub(super) const RESIDUAL_BITS: i32 = 48;
-/// Fraction bits of scalars.
+/// Number of fraction bits of a scalar.
 pub(super) const SCALAR_BITS: i32 = 40;
 /// Largest number of steps of a column, an outcome or an offset, in absolute terms.
 pub const MOST_STEPS: i64 = 1 << 20;
@@ -20,11 +20,11 @@ pub const MOST_WEIGHT: f64 = 1024.0;
 pub const MOST_COUNT: f64 = 262_144.0;
 /// Largest offset of a family other than `linear`.
 pub const MOST_OFFSET: f64 = 1000.0;
-/// Bits of the largest weight of a row in a matrix, 2^63 units.
+/// The largest weight of a row in a matrix is 2 to the power of this number, in units.
 const MATRIX_BITS: i32 = 63;
 /// Largest linear predictor that the family `poisson` uses: e^13 is about 442,000.
 const MOST_PREDICTOR: f64 = 13.0;
-/// Bits of the sum of squares of the residuals in a sandwich matrix.
+/// Number of bits of the sum of squares of the residuals in a sandwich matrix.
 const SANDWICH_BITS: i32 = 62;
 
 /// Family of a model, with its canonical link.
@@ -42,10 +42,11 @@ pub enum Family {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Round {
     /// Weighted least squares of starting values. Scalars: rows, weights, weighted outcomes; weighted squares
-    /// of outcomes (`linear`) or weighted y log y; and a term of the likelihood that has no coefficients.
+    /// of outcomes (`linear`) or weighted y log y; and a term of the likelihood that does not depend on the
+    /// coefficients.
     First,
-    /// Matrix and gradient at these coefficients, for each step of a column. Scalars: rows, deviance, squares
-    /// of weighted residuals, 0, 0.
+    /// Matrix and gradient at these coefficients, which are per step of a column. Scalars: rows, deviance,
+    /// squares of weighted residuals, 0, 0.
     At(Vec<f64>),
     /// Matrix of squared weighted residuals at these coefficients, in units of 2^-shift. Scalars: rows.
     Sandwich(Vec<f64>, i32),
@@ -67,7 +68,7 @@ fn in_matrix(x: f64, bits: i32) -> u64 {
     (x * libm::scalbn(1.0, bits)).round_ties_even().min(libm::scalbn(1.0, MATRIX_BITS)) as u64
 }
 
-/// Returns the bits of a sandwich matrix, given the sum of the squares of weighted residuals.
+/// Returns the shift of a sandwich matrix, given the sum of the squares of weighted residuals.
 pub(super) fn sandwich_shift(squares: f64) -> i32 {
     let (_, exponent) = libm::frexp(squares.max(1e-30));
     (SANDWICH_BITS - exponent).clamp(0, 120)
@@ -121,7 +122,7 @@ impl Family {
     fn variance(self, predictor: f64, mean: f64) -> f64 {
         match self {
             Self::Linear => 1.0,
-            // mean (1 - mean), also if the mean is near 1.
+            // This is mean (1 - mean), and it is exact even if the mean is near 1.
             Self::Logistic => {
                 let e = libm::exp(-predictor.abs());
                 e / ((1.0 + e) * (1.0 + e))
@@ -135,7 +136,8 @@ impl Family {
         match self {
             Self::Linear => (outcome - mean) * (outcome - mean),
             Self::Logistic => {
-                // 2 log(1 + exp(-s)), where s is the predictor towards the outcome.
+                // 2 log(1 + exp(-s)). Here s is the predictor if the outcome is 1, otherwise the negative
+                // predictor.
                 let s = if outcome > 0.5 { predictor } else { -predictor };
                 2.0 * ((-s).max(0.0) + libm::log(1.0 + libm::exp(-s.abs())))
             }

@@ -1,8 +1,8 @@
-//! From opened sums to the next round, and at last to the estimates.
+//! Computes the next round from the opened sums, and at the end the estimates.
 //!
-//! [`Model::next`] depends on the opened sums alone, so every peer finds the same. The steps of Newton's
-//! method are solved in about 106 bits and rounded to 40 bits: another implementation that solves exactly
-//! rounds to the same numbers.
+//! [`Model::next`] depends on the opened sums alone, so every peer gets the same result. The steps of
+//! Newton's method are solved in about 106 bits and rounded to 40 bits. So an implementation that solves them
+//! exactly rounds to the same numbers.
 
 use super::family::{Family, RESIDUAL_BITS, Round, SCALAR_BITS, WEIGHT_BITS, sandwich_shift};
 use super::tails::{factor, normal_p, student_p};
@@ -11,9 +11,10 @@ use super::wide::{Factor, Triangle, Wide, place};
 
 /// Squared length of a Newton step, in units of the standard errors, below which the fit has converged.
 const CONVERGED: f64 = 1e-20;
-/// Squared length below which steps must shrink fast, or the outcome is separated.
+/// Squared length of a Newton step below which steps must shrink fast. If they do not, the outcome is
+/// separated.
 const NEAR: f64 = 1e-3;
-/// Most halvings of one step.
+/// Largest number of halvings of one step.
 const MOST_HALVINGS: u32 = 10;
 
 /// A column of the design.
@@ -21,7 +22,7 @@ const MOST_HALVINGS: u32 = 10;
 pub struct Column {
     /// Name, such as `sex=m`.
     pub name: String,
-    /// Size of a step.
+    /// Size of a step of the grid.
     pub step: f64,
 }
 
@@ -40,13 +41,13 @@ pub struct Model {
     pub weighted: bool,
     /// True if the standard errors are robust (HC1).
     pub robust: bool,
-    /// Most rounds after the first, without the sandwich.
+    /// Largest number of rounds after the first, without the sandwich.
     pub rounds: usize,
     /// Level of the confidence intervals.
     pub level: f64,
 }
 
-/// Consequence of the opened sums.
+/// Result of the opened sums so far.
 #[derive(Clone, Debug)]
 pub enum Next {
     /// Another round.
@@ -83,7 +84,7 @@ pub struct Coefficient {
 pub struct Fit {
     /// Coefficients, in the order of the columns.
     pub coefficients: Vec<Coefficient>,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Residual degrees of freedom.
     pub freedom: u64,
@@ -95,11 +96,11 @@ pub struct Fit {
     pub aic: f64,
     /// Dispersion: the residual variance of `linear`, otherwise 1.
     pub dispersion: f64,
-    /// Rounds in which a matrix opened.
+    /// Number of rounds in which a matrix was opened.
     pub rounds: usize,
 }
 
-/// Returns sums as numbers.
+/// Returns sums in units of 2^-bits as numbers.
 fn wide(numbers: &[i128], bits: i32) -> Triangle {
     let unit = Wide::from(libm::scalbn(1.0, -bits));
     numbers.iter().map(|&number| Wide::from(number) * unit).collect()
@@ -114,13 +115,13 @@ fn dot(a: &[Wide], b: &[Wide]) -> Wide {
 }
 
 impl Model {
-    /// Returns the most rounds that may be opened.
+    /// Returns the largest number of rounds that may be opened.
     #[must_use]
     pub fn most_rounds(&self) -> usize {
         1 + usize::from(self.robust) + if self.family == Family::Linear { 0 } else { self.rounds }
     }
 
-    /// Returns what follows from the opened sums of all rounds, in order.
+    /// Computes the result of the opened sums of all rounds, in order.
     #[must_use]
     pub fn next(&self, opened: &[Totals]) -> Next {
         self.follow(opened).unwrap_or_else(Next::Failed)
@@ -273,7 +274,9 @@ impl Model {
         match () {
             () if diagonal == 0.0 => format!("column {name:?} of the model is 0 in all rows; leave it out"),
             () if diagonal < 0.0 || diagonal.is_nan() => {
-                "the opened matrix is not one of squares, so a peer does not follow the protocol".into()
+                format!(
+                    "the opened sum of squares of column {name:?} cannot come from rows, so a peer does not follow the protocol"
+                )
             }
             () => format!(
                 "column {name:?} of the model is a linear combination of the columns before it; leave it or one of \

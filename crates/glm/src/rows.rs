@@ -1,17 +1,17 @@
 //! The rows of one peer, and their sums in a round.
 //!
 //! An entry of the matrix is a sum of W x_j x_k, where W has up to 64 bits. The sums are exact. Rows are
-//! taken in blocks. W is cut into limbs so short that the sum over a block of limb x_j x_k is a whole
-//! number below 2^53: floating point adds these up exactly, in any order, several at a time.
+//! taken in blocks, and W is cut into short limbs. So the sum of limb x_j x_k over a block is a whole number
+//! below 2^53. Floating point adds such numbers up exactly, in any order, several at a time.
 
 use super::family::{Family, Round};
 use super::totals::Totals;
 
-/// Rows of a block.
+/// Number of rows of a block.
 const BLOCK: usize = 128;
-/// Columns of a panel.
+/// Number of columns of a panel.
 const PANEL: usize = 4;
-/// Bits of the exact whole numbers in binary64.
+/// Number of bits of the exact whole numbers in binary64.
 const EXACT: u32 = 53;
 
 /// Four columns of a block of rows.
@@ -34,8 +34,9 @@ impl Rows {
         Self { width, columns: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Adds a row: its columns in steps, the first 1; its outcome (of `linear` in steps, otherwise 0, 1 or a
-    /// count), its offset (of `linear` in steps of the outcome) and its weight, above 0.
+    /// Adds a row. `columns` are in steps, and the first is 1. `numbers` are the outcome, the offset and the
+    /// weight. The outcome is in steps for `linear`, otherwise 0, 1 or a count. The offset is in steps of the
+    /// outcome for `linear`. The weight is above 0.
     pub fn push(&mut self, columns: &[i32], numbers: [f64; 3]) {
         debug_assert_eq!(columns.len(), self.width);
         self.columns.extend(columns);
@@ -82,7 +83,7 @@ struct Block {
     panels: Vec<Panel>,
 }
 
-/// Returns the bits of a number.
+/// Returns the number of bits of a number.
 const fn bits(x: u64) -> u32 {
     u64::BITS - x.leading_zeros()
 }
@@ -124,7 +125,7 @@ impl Block {
                 }
             }
         }
-        // The residuals take the place of a panel: its columns are their limbs.
+        // The residuals are multiplied like a panel whose columns are the limbs of the residuals.
         let residual_bits = self.residuals.iter().map(|x| u128::BITS - x.unsigned_abs().leading_zeros());
         let residual_bits = residual_bits.max().unwrap_or_default();
         let limb = left;

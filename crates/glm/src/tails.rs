@@ -1,5 +1,5 @@
-//! Normal, t and chi-square distribution: p values and the factors of confidence intervals, with the crate
-//! `libm`.
+//! Normal, t and chi-square distribution: p values and the factors of confidence intervals. All are
+//! computed with the crate `libm`.
 
 /// Returns the probability that a normal number is beyond `z` on either side.
 #[must_use]
@@ -22,7 +22,7 @@ pub fn chi_square_p(x: f64, freedom: f64) -> f64 {
     upper_gamma(freedom / 2.0, x / 2.0)
 }
 
-/// Returns the number that `p` falls below with probability `1 - level` on either side: 1.96 for 0.95.
+/// Returns the number z with `p(z)` = 1 - `level`, for example 1.96 for 0.95 and the normal distribution.
 #[must_use]
 pub fn factor(level: f64, p: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0f64, 1.0f64);
@@ -96,7 +96,7 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
     (scale * value).clamp(0.0, 1.0)
 }
 
-/// Continued fraction of the incomplete beta function, by Lentz.
+/// Returns the continued fraction of the incomplete beta function, by Lentz's method.
 fn fraction(a: f64, b: f64, x: f64) -> f64 {
     let (mut c, mut d) = (1.0, 1.0 / kept(1.0 - (a + b) * x / (a + 1.0)));
     let mut value = d;

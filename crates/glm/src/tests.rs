@@ -77,7 +77,8 @@ proptest! {
         let peers: Vec<&[Plain]> = ends.windows(2).map(|pair| &rows[pair[0]..pair[1]]).collect();
         prop_assert_eq!(&fit(&model, &peers), &whole);
         let Ok(whole) = whole else { return Ok(()) };
-        // The gradient at the estimates, in binary64: each part within 1e-9 of the sum of its terms.
+        // The gradient at the estimates, in binary64. Each part is at most 1e-9 of the sum of the magnitudes
+        // of its terms.
         let estimate: Vec<f64> = whole.coefficients.iter().map(|each| each.estimate).collect();
         let (mut gradient, mut size) = ([0.0; 3], [0.0; 3]);
         for &(x, z, outcome, weight) in &rows {
@@ -122,7 +123,7 @@ fn a_separated_outcome_has_no_estimates_and_its_column_is_named() {
         spread(200).iter().map(|&(x, z, _, w)| (x, z, f64::from(u8::from(x > 3)), w)).collect();
     let error = fit(&model(Family::Logistic), &[&rows]).unwrap_err();
     assert!(error.contains("separates the outcome") && error.contains("\"x\""), "{error}");
-    // Quasi-complete separation: no event in one level.
+    // One level has no event (quasi-complete separation).
     let rows: Vec<Plain> =
         spread(200).iter().map(|&(x, z, y, w)| (x, z, if z == 1 { 0.0 } else { y }, w)).collect();
     for family in [Family::Logistic, Family::Poisson] {
@@ -166,7 +167,7 @@ fn sums_that_no_rows_have_are_an_error_and_no_panic() {
         totals.scalars = [number; SCALARS];
         let found = model.next(&[totals.clone(), totals]);
         let Next::Failed(error) = found else { panic!("{number}: {found:?}") };
-        assert!(number >= 0 || error.contains("is not one of squares"), "{error}");
+        assert!(number >= 0 || error.contains("cannot come from rows"), "{error}");
     }
 }
 
@@ -184,7 +185,7 @@ fn a_step_that_raises_the_deviance_is_halved() {
     let half: Vec<f64> = places[0].iter().zip(&places[1]).map(|(a, b)| 0.5 * (b + a)).collect();
     let Next::Round(round) = model.next(&opened) else { panic!("a round") };
     assert_eq!(round, Round::At(half));
-    // Without end: every later round is worse, too.
+    // Every later round is worse, too.
     let worse = opened[2].clone();
     opened.extend(std::iter::repeat_n(worse, 10));
     let Next::Failed(error) = model.next(&opened) else { panic!("an end") };
@@ -202,7 +203,7 @@ fn standard_errors_are_those_at_the_estimates() {
         let unit = 2f64.powi(-44);
         let [a, b, c, d, e, f] = matrix[..] else { panic!("six entries") };
         let [a, b, c, d, e, f] = [a, b, c, d, e, f].map(|entry| entry as f64 * unit);
-        // Variances by minors.
+        // The variances follow from the minors of the matrix.
         let whole = a * (d * f - e * e) - b * (b * f - e * c) + c * (b * e - d * c);
         let variances = [(d * f - e * e) / whole, (a * f - c * c) / whole, (a * d - b * b) / whole];
         for ((each, variance), column) in fit.coefficients.iter().zip(variances).zip(&model.columns) {
@@ -219,7 +220,7 @@ fn coefficients_that_no_peer_would_choose_cause_no_panic() {
             let model = model(family);
             let own = sums(&model, &Round::Sandwich(vec![size; 3], 120), &spread(300));
             assert!(own.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
-            // A linear model has no other round at coefficients.
+            // A linear model has only one round at coefficients.
             if family != Family::Linear {
                 let at = sums(&model, &Round::At(vec![size; 3]), &spread(300));
                 assert!(at.matrix[0].unsigned_abs() <= 300 << 63, "{family:?} {size}");
@@ -227,7 +228,7 @@ fn coefficients_that_no_peer_would_choose_cause_no_panic() {
             }
         }
     }
-    // A row has at most 2^63 units also with a large weight.
+    // A row has at most 2^63 units, even with a large weight.
     let mut own = Rows::new(1);
     own.push(&[1], [0.0, 400.0, MOST_WEIGHT]);
     let totals = own.sums(Family::Poisson, &Round::At(vec![1.0]));

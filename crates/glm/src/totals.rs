@@ -1,8 +1,8 @@
 //! Sums of a round as whole numbers, and their words.
 
-/// Numbers of a round that belong to no column.
+/// Number of scalars of a round. They belong to no column.
 pub const SCALARS: usize = 5;
-/// Words of a number: digits to the base 2^40, the last with the rest.
+/// Number of words of a number. The words are digits to the base 2^40, and the last has the rest.
 const DIGITS: usize = 3;
 const BASE: u32 = 40;
 
@@ -52,7 +52,7 @@ impl Totals {
         words
     }
 
-    /// Reads the sum of words of all peers. Returns `None` if they cannot be such a sum.
+    /// Reads the sum of all peers' words. Returns `None` if the words cannot be such a sum.
     #[must_use]
     pub fn from_words(columns: usize, words: &[u64]) -> Option<Self> {
         if words.len() != Self::words(columns) {

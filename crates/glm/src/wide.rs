@@ -59,7 +59,7 @@ impl Wide {
         let (_, exponent) = libm::frexp(self.hi);
         let unit = libm::scalbn(1.0, exponent - 40);
         let whole = (self.hi / unit).round_ties_even();
-        // If hi lies between two whole numbers, lo decides.
+        // If `hi` is halfway between two whole numbers, `lo` decides.
         let rest = self - Self::from(whole * unit);
         let beyond = |half: f64| (rest - Self::from(half * unit)).hi;
         let whole = match () {
@@ -148,8 +148,8 @@ pub(super) fn place(size: usize, row: usize, column: usize) -> usize {
     row * size - row * (row + 1) / 2 + column
 }
 
-/// Least part of a column's sum of squares that the columns before it must leave. A column that is a linear
-/// combination of others leaves less than 1e-28 of it, by rounding.
+/// Least share of a column's sum of squares that must be left after the columns before it are taken out. If a
+/// column is a linear combination of others, rounding leaves less than 1e-28.
 const LEAST: f64 = 1e-22;
 
 /// Factor L of a symmetric matrix A = L L'.
@@ -172,7 +172,7 @@ impl Factor {
                 if i == j {
                     let whole = matrix[place(size, i, i)].value();
                     let enough = rest.value() > LEAST * whole;
-                    // Not a number fails, too.
+                    // NaN fails, too.
                     if !enough {
                         return Err(i);
                     }

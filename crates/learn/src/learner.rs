@@ -2,9 +2,9 @@
 //! core. It is `ClientUpdate` of McMahan et al., "Communication-Efficient Learning of Deep Networks from
 //! Decentralized Data", AISTATS 2017 (spec, section "Task fedavg", *Learner*).
 //!
-//! A network is a list of layers without state. Its weights are one vector of `f32`, tensor after tensor
-//! ([`Network::tensors`]). `ndarray` computes products of matrices, and its order of additions depends
-//! only on the kind of processor. So on one machine the same call gives the same bits.
+//! A network is a list of layers without state. Its weights are one vector of `f32`, which holds one tensor
+//! after another ([`Network::tensors`]). `ndarray` computes products of matrices, and its order of additions
+//! depends only on the kind of processor. So on one machine the same call gives the same bits.
 
 mod augment;
 mod classifier;

@@ -1,9 +1,9 @@
 //! Records which of a peer's own rows a result was trained on, so that figures on them are not mistaken
 //! for figures on new rows.
 //!
-//! A file next to the result has 8 bytes of a keyed hash of each row. A reader of the file can try rows
-//! until their hashes are in it, and rows with few possible values are soon guessed. So the file is
-//! private, like the rows, and no part of it is ever sent. It has no rows of other peers.
+//! A file next to the result has 8 bytes of a keyed hash of each row. A reader of the file can hash guessed
+//! rows and compare the hashes, and rows with few possible values are soon guessed. So the file is private,
+//! like the rows, and no part of it is ever sent. It has no rows of other peers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use sha2::Digest;
 const FORMAT: &str = "flyswarm learnt rows 1";
 /// First bytes of each such file.
 pub const BEGINNING: &str = "{\n  \"format\": \"flyswarm learnt rows ";
-/// Label of a row that was given without one.
+/// Label that is stored for a row without a label.
 const UNKNOWN: u16 = u16::MAX;
 
 /// Hashes of a peer's own rows: of the training rows of a result, and of the held-out rows.
@@ -30,7 +30,7 @@ pub struct LearntRows {
     partial: bool,
 }
 
-/// Number of rows that equal rows of a result.
+/// Comparison of rows with the rows of a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Overlap {
     /// Number of rows compared.
@@ -39,7 +39,7 @@ pub struct Overlap {
     pub learnt: usize,
     /// Number of other rows that equal held-out rows.
     pub held_out: usize,
-    /// True if other training rows are not known ([`LearntRows::with_unknown`]).
+    /// True if the result has other training rows, which are not known ([`LearntRows::with_unknown`]).
     pub partial: bool,
 }
 
@@ -81,7 +81,7 @@ impl LearntRows {
         self.result
     }
 
-    /// Returns the same rows for a result that was made from this one.
+    /// Returns the same rows for another result, which was made from this one.
     #[must_use]
     pub fn with_result(self, result: [u8; 32]) -> Self {
         Self { result, ..self }
@@ -115,7 +115,7 @@ impl LearntRows {
         self.overlap_of(data.into(), data.labels())
     }
 
-    /// Does the same as [`LearntRows::overlap`] for borrowed rows. Rows without a label are left out.
+    /// Counts as [`LearntRows::overlap`] does, for borrowed rows. Rows without a label are left out.
     #[must_use]
     pub fn overlap_of(&self, rows: Borrowed<'_>, labels: &[u16]) -> Overlap {
         let mut found = Overlap { rows: rows.rows(), partial: self.partial, ..Overlap::default() };
@@ -162,7 +162,8 @@ impl LearntRows {
     /// # Errors
     /// A clause that describes the problem.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let file: File = serde_json::from_slice(text).map_err(|error| format!("no learnt rows: {error}"))?;
+        let file: File =
+            serde_json::from_slice(text).map_err(|error| format!("not a file of learnt rows: {error}"))?;
         if file.format != FORMAT {
             return Err(format!("format {:?}, expected {FORMAT:?}", file.format));
         }
@@ -219,7 +220,8 @@ mod tests {
     #[test]
     fn rows_are_known_again_by_values_and_label() {
         let found = learnt().overlap(&rows(&[1.0, 2.0, 2.0, 3.0, -0.0, 9.0], &[0, 1, 0, 0, 0, 1]));
-        // 2 with the other label is another row. 0 was recorded without a label. -0 is hashed as 0.
+        // The value 2 with the other label is a different row. The value 0 was recorded without a label. -0
+        // is hashed as 0.
         assert_eq!(found, Overlap { rows: 6, learnt: 3, held_out: 1, partial: false });
         assert_eq!(learnt().overlap(&rows(&[4.0], &[0])), Overlap { rows: 1, ..Overlap::default() });
     }
@@ -240,7 +242,7 @@ mod tests {
     fn a_file_that_is_cut_or_something_else_is_refused_by_name() {
         let text = learnt().to_text();
         let refused = |text: &str| LearntRows::parse(text.as_bytes()).unwrap_err();
-        assert!(refused("{}").starts_with("no learnt rows: missing field"), "{}", refused("{}"));
+        assert!(refused("{}").starts_with("not a file of learnt rows: missing field"), "{}", refused("{}"));
         assert!(refused(&text.replace("rows 1", "rows 9")).starts_with("format \"flyswarm learnt rows 9\""));
         let cut = text.replacen("\"learnt\": \"", "\"learnt\": \"00", 1);
         assert_eq!(refused(&cut), "learnt: expected 8 bytes a row");

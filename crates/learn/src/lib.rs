@@ -1,7 +1,8 @@
 //! Everything that learns from rows: sketches, models, networks, privacy, personal models. This is an
 //! internal package without a stable interface: programs use `flyswarm`.
 //!
-//! Imports go one way: `privacy < sketch < synthetic, model < learner, tuning < personal`.
+//! A module imports only modules on its left: `privacy < sketch < synthetic, model < learner, tuning <
+//! personal`.
 
 // `println!` and `eprintln!` panic if their output cannot be written.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]

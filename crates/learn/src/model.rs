@@ -103,7 +103,7 @@ pub struct Model {
     classes: Vec<String>,
     scaler: Scaler,
     counts: Counts,
-    /// Names of the features in their order; empty if they have none.
+    /// Names of the features, in order. The list is empty if the features have no names.
     columns: Vec<String>,
     /// Description of how a table becomes these features, if there is one.
     preparation: Option<Arc<TableSchema>>,
@@ -111,9 +111,9 @@ pub struct Model {
 }
 
 impl Model {
-    /// Puts a model together. The readout is used only at prediction. A bare gamma selects the paper's
-    /// readout with this decay rate, 0 or more and below 1. (The paper searches 0.1 to 0.8 and finds
-    /// little difference above 0.)
+    /// Makes a model from its parts. The readout is used only at prediction. A gamma without a score selects
+    /// the paper's score with this decay rate, which must be 0 or more and below 1. (The paper searches 0.1
+    /// to 0.8 and finds little difference above 0.)
     ///
     /// # Errors
     /// [`ModelError`] if the parts do not fit together.
@@ -182,9 +182,8 @@ impl Model {
     /// Returns the model with a description of how a table becomes its features. The description also
     /// names the features.
     ///
-    /// # Errors
-    /// [`ModelError::TableSchema`], also if a fill value is not yet known, and [`ModelError::Column`] if
-    /// the description makes another number of features.
+    /// # Errors [`ModelError::TableSchema`], also if a fill value is not yet known, and
+    /// [`ModelError::Column`] if the description gives a different number of features.
     pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ModelError> {
         preparation.check_resolved()?;
         let named = self.with_columns(preparation.features())?;
@@ -204,7 +203,7 @@ impl Model {
         self
     }
 
-    /// Returns the names of the features in their order; empty if they have none.
+    /// Returns the names of the features, in order. The list is empty if the features have no names.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
@@ -230,8 +229,8 @@ impl Model {
             .collect()
     }
 
-    /// Returns the index of the class with fewer training rows, or of the second class if both have
-    /// equally many. With noise in the counts it follows the noisy counts. `None` unless there are
+    /// Returns the index of the class with fewer training rows, or of the second class if both have the same
+    /// number. If noise was added to the counts, the noisy counts decide. Returns `None` unless there are
     /// exactly two classes.
     #[must_use]
     pub fn rarer_class(&self) -> Option<u16> {
@@ -277,8 +276,8 @@ impl Model {
         4 * parameters.m as u64 * parameters.s as u64
     }
 
-    /// Returns the index in [`Model::classes`] of each row's class, for rows x features numbers: the
-    /// class with the lowest score, or the first in a tie.
+    /// Returns the class of each row (rows x features) as an index in [`Model::classes`]. It is the class
+    /// with the lowest score, or the first in a tie.
     ///
     /// # Errors
     /// [`ModelError::Data`] and [`ModelError::Features`].
@@ -305,8 +304,8 @@ impl Model {
         self.predictor_with(Arc::new(FlyHash::new(&self.sketch)))
     }
 
-    /// Does the same as [`Model::predictor`], with a lifting matrix of [`Model::sketch`] that was drawn
-    /// before.
+    /// Returns a predictor as [`Model::predictor`] does, with a lifting matrix of [`Model::sketch`] that was
+    /// drawn before.
     #[must_use]
     pub fn predictor_with(&self, hash: Arc<FlyHash>) -> Predictor<'_> {
         let scorer = Scorer::new(self.readout, &self.counts, self.classes.len());
@@ -323,7 +322,7 @@ fn borrowed(rows: ArrayView2<'_, f32>) -> Result<Borrowed<'_>, DataError> {
 /// Checks that class names are valid and distinct.
 ///
 /// # Errors
-/// [`ModelError::Class`] for the first name that is not.
+/// [`ModelError::Class`] for the first name that is not valid or occurs twice.
 pub fn check_classes(classes: &[String]) -> Result<(), ModelError> {
     let mut seen = std::collections::BTreeSet::new();
     for (index, name) in classes.iter().enumerate() {

@@ -1,9 +1,9 @@
 //! Sketches: their public parameters, and the results that may leave a peer instead of its rows.
 //!
 //! A row goes through three steps, with the same result on every machine to the last bit.
-//! [`flyswarm_data::scaling`] puts the features on one scale. [`flyhash`] (optionally after a random
-//! rotation, `densify`) projects them sparsely to m numbers, and keeps the indices of the `rho` largest.
-//! Only additions in a fixed order, `* /` and `sqrt` are used, which IEEE 754 defines exactly.
+//! [`flyswarm_data::scaling`] puts the features on one scale. [`flyhash`] projects them sparsely to m numbers
+//! (optionally after a random rotation, `densify`). Then it keeps the indices of the `rho` largest numbers.
+//! The computation uses only additions in a fixed order, `* /` and `sqrt`, which IEEE 754 defines exactly.
 //!
 //! [`distribution`] counts the values of a locality-sensitive hash of rows, so that data sets can be
 //! compared. [`lsh`] gives codes of single rows.
@@ -31,17 +31,17 @@ pub const MAX_ENTRIES: usize = 1 << 30;
 pub struct Parameters {
     /// Number of features of a row, 1 to [`MAX_FEATURES`] (the paper's d).
     pub d: usize,
-    /// Number of rows of the lifting matrix, with m x classes at most [`MAX_COUNTS`]. The paper tries 2 d
-    /// to 2048 d: larger is better.
+    /// Number of rows of the lifting matrix; m x classes is at most [`MAX_COUNTS`]. The paper tries 2 d to
+    /// 2048 d and finds that larger is better.
     pub m: usize,
-    /// Number of ones in each row of the matrix, 1 to the dimension D (the width of a scaled row, padded
-    /// if densified). The paper uses about 0.05 d and more; our measurements show that 0.3 d is better.
+    /// Number of ones in each row of the matrix, 1 to D. D is the width of a scaled row, or the next power of
+    /// two with `densify`. The paper uses about 0.05 d and more; our measurements show that 0.3 d is better.
     pub s: usize,
     /// Number of winners of a row, 1 to m. The paper tries 8 to 256.
     pub rho: usize,
     /// Public seed, from the coin.
     pub seed: [u8; 32],
-    /// True if rows are rotated first (random signs, Walsh-Hadamard), an option of the authors' code.
+    /// True if rows are first rotated (random signs, Walsh-Hadamard). This is an option of the authors' code.
     pub densify: bool,
     /// Scaling of the features.
     pub scaling: Scaling,

@@ -2,10 +2,10 @@
 //! Sinha, section 4, "Synthetic data", and Appendix D.2).
 //!
 //! [`clusters`] is our own version of scikit-learn's `make_classification` with only informative features
-//! (Guyon 2003). Each cluster has another vertex of a hypercube of side 2 x `class_sep` as its centre.
-//! Normal points are multiplied by a random matrix with entries uniform in -1..1. Cluster k belongs to
-//! class k mod `classes`, and a share of the labels is replaced by random ones. The numbers differ from
-//! scikit-learn's; `lab/scripts/check-synthetic.py` compares statistics of the two.
+//! (Guyon 2003). The centre of each cluster is a different vertex of a hypercube of side 2 x `class_sep`. The
+//! points of a cluster are normal points multiplied by a random matrix with entries uniform in -1..1. Cluster
+//! k belongs to class k mod `classes`, and a share of the labels is replaced by random ones. The numbers
+//! differ from scikit-learn's; `lab/scripts/check-synthetic.py` compares statistics of the two.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::StandardNormal;

@@ -4,9 +4,9 @@
 //! readout, or a number of neighbours with a scaling) gives a [`Tally`] for each trial; tallies of trials
 //! add up. [`search`](search::search) computes them.
 //!
-//! Source: Ram & Sinha, section 4 and Appendix D. The score of the best of all settings is optimistic on
-//! the folds that selected it; `lab/` measures nested figures. The authors' code selects and reports
-//! balanced accuracy, their text says accuracy. Both are measured here.
+//! Source: Ram & Sinha, section 4 and Appendix D. The score of the best of all settings is optimistic on the
+//! folds that selected it; `lab/` measures nested figures. The authors' code selects by balanced accuracy and
+//! reports it, while the paper reports accuracy. Both are measured here.
 
 use std::fmt;
 use std::str::FromStr;

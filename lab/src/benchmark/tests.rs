@@ -62,7 +62,7 @@ fn every_set_of_a_folder_becomes_a_line_and_a_file() {
     fs::remove_file(folder.path().join("results/second.json")).unwrap();
     let again = run_line(folder.path(), LINE).unwrap();
     assert!(again.contains("0.1235"), "{again}");
-    assert_eq!(again.lines().nth(4), text.lines().nth(4), "evaluated again, with the same result");
+    assert_eq!(again.lines().nth(4), text.lines().nth(4), "a second evaluation gives the same result");
     let json: serde_json::Value =
         serde_json::from_str(&run_line(folder.path(), &format!("{LINE} --json")).unwrap()).unwrap();
     assert_eq!(

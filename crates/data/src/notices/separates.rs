@@ -12,12 +12,12 @@ const FEWEST: usize = 50;
 const CLASSES: usize = 30;
 /// Most rows that are compared.
 const ROWS: usize = 4_000;
-/// Most values of all columns in the compared rows.
+/// Largest number of values in the compared rows, over all columns.
 const VALUES: usize = 1 << 25;
 /// Most different values that a column of numbers may have to be treated as codes.
 const CODES: usize = 30;
 
-/// Rows with enough of each class, for all columns.
+/// Rows that are compared. Each of their classes has enough rows.
 pub(super) struct Sample {
     /// Compared rows, each with the place of its class.
     rows: Vec<(usize, usize)>,

@@ -3,7 +3,7 @@
 use super::super::prepare::value::typed;
 use super::super::{quoted, whole};
 
-/// Writes an element's bytes as a field of CSV.
+/// Function that writes an element's bytes as a field of CSV.
 pub(super) type ToField = Box<dyn Fn(&[u8]) -> Vec<u8>>;
 
 /// Magic number and version.

@@ -1,4 +1,4 @@
-//! The rows of a Parquet file as texts, some thousands at a time.
+//! Reads the rows of a Parquet file as texts, some thousands at a time.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -26,12 +26,13 @@ enum Written {
     Plain(Kind),
     /// Days since 1970-01-01.
     Days,
-    /// Moments since then: how many units make a second, and the zone whose day counts.
+    /// Moments since 1970-01-01: the number of units in a second, and the time zone that decides the day.
     Moments(i64, Option<TimeZone>),
 }
 
 impl Written {
-    /// How a column is read, or why it is not. `arrow` has the time zones of the columns.
+    /// Returns how a column is read, or the reason why it cannot be read. `arrow` has the time zones of the
+    /// columns.
     fn of(column: &ColumnDescriptor, arrow: Option<&Schema>) -> Result<Self, String> {
         let flat = column.max_rep_level() == 0 && column.path().parts().len() == 1;
         if flat && column.path().string().starts_with(INDEX) {
@@ -42,7 +43,8 @@ impl Written {
                 Some(Self::Days)
             }
             (Some(LogicalType::Timestamp(moment)), _, Type::INT64) => {
-                // In UTC the column does not have the day that people see, and CSV has.
+                // The day that people see, and that a CSV file has, depends on the time zone. A moment in UTC
+                // may be on another day.
                 let zone = moment.is_adjusted_to_u_t_c.then(|| zone(column.name(), arrow)).transpose()?;
                 let units = match moment.unit {
                     TimeUnit::MILLIS => 1_000,
@@ -62,14 +64,15 @@ impl Written {
     }
 }
 
-/// The Arrow schema that pandas and polars write into the file.
+/// Returns the Arrow schema that pandas and polars write into the file.
 fn arrow(file: &FileMetaData) -> Option<Schema> {
     let entry = file.key_value_metadata()?.iter().find(|entry| entry.key == "ARROW:schema")?;
     let bytes = BASE64_STANDARD.decode(entry.value.as_ref()?).ok()?;
     arrow_ipc::convert::try_schema_from_ipc_buffer(&bytes).ok()
 }
 
-/// The time zone of a column of moments in UTC, or what the column is without one.
+/// Returns the time zone of a column of moments in UTC. If the time zone is unknown, the error describes the
+/// column.
 fn zone(name: &str, arrow: Option<&Schema>) -> Result<TimeZone, String> {
     let field = arrow.and_then(|schema| schema.field_with_name(name).ok());
     let Some(ArrowType::Timestamp(_, Some(zone))) = field.map(|field| field.data_type()) else {
@@ -80,18 +83,18 @@ fn zone(name: &str, arrow: Option<&Schema>) -> Result<TimeZone, String> {
         .map_err(|_| format!("a moment in the unknown time zone {}", quoted(zone.as_bytes())))
 }
 
-/// The day of a moment, in days since 1970-01-01.
+/// Returns the day of a moment, in days since 1970-01-01.
 fn day(seconds: i64, zone: Option<&TimeZone>) -> i64 {
     let moment = Timestamp::from_second(seconds).ok();
     let offset = zone.zip(moment).map_or(0, |(zone, moment)| zone.to_offset(moment).seconds());
     (seconds + i64::from(offset)).div_euclid(86_400)
 }
 
-/// The fields of a column in the rows at hand.
+/// Fields of a column, in the rows that were read last.
 #[derive(Debug, Default)]
 struct Fields {
     text: Vec<u8>,
-    /// Where each field ends.
+    /// End of each field.
     ends: Vec<usize>,
 }
 
@@ -102,7 +105,7 @@ impl Fields {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Reads the next values of a column; a null becomes an empty field. Gives the number of rows.
+    /// Reads the next values of a column. A null becomes an empty field. Returns the number of rows.
     fn fill<T: DataType>(
         &mut self,
         reader: &mut ColumnReaderImpl<T>,
@@ -112,7 +115,7 @@ impl Fields {
         let (rows, ..) = reader.read_records(BATCH, Some(&mut levels), None, &mut values)?;
         let mut values = values.iter();
         for row in 0..rows {
-            // A column that cannot have missing values has no levels.
+            // A column that cannot have missing values has no definition levels.
             let there = levels.get(row).is_none_or(|&level| level > 0);
             if let Some(value) = values.next_if_some(there) {
                 write(value, &mut self.text);
@@ -166,7 +169,7 @@ impl Fields {
     }
 }
 
-/// The next of an iterator where it is asked for.
+/// An iterator whose next item is taken only if it is asked for.
 trait NextIf: Iterator {
     fn next_if_some(&mut self, asked: bool) -> Option<Self::Item> {
         if asked { self.next() } else { None }
@@ -175,7 +178,8 @@ trait NextIf: Iterator {
 
 impl<T: Iterator> NextIf for T {}
 
-/// Writes a date year-month-day; beyond the years 0 to 9999 the number of days, which is no date.
+/// Writes a date as year-month-day. Outside the years 0 to 9999 it writes the number of days, which is not a
+/// date.
 fn put_date(out: &mut Vec<u8>, days: i64) {
     match date(days as f64) {
         Some(text) => out.extend(text.as_bytes()),
@@ -183,17 +187,17 @@ fn put_date(out: &mut Vec<u8>, days: i64) {
     }
 }
 
-/// A Parquet file as rows of texts.
+/// A Parquet file, read as rows of texts.
 pub(crate) struct Texts {
     file: PathBuf,
     reader: SerializedFileReader<File>,
     names: Vec<String>,
     written: Vec<Result<Written, String>>,
-    /// The row group that comes next, and the columns of the one at hand.
+    /// Next row group, and the columns of the current one.
     group: usize,
     columns: Vec<Option<ColumnReader>>,
     fields: Vec<Fields>,
-    /// The row among the `count` ones at hand that comes next.
+    /// Next row among the `count` rows that were read last.
     at: usize,
     count: usize,
     rows: u64,
@@ -208,7 +212,7 @@ impl std::fmt::Debug for Texts {
 }
 
 impl Texts {
-    /// Reads the schema; only the name of the source counts.
+    /// Reads the schema from the file of `source`. The contents of `source` are not used.
     pub(crate) fn open(source: &Source, comma: bool) -> Result<Self, DataError> {
         not_zipped(source)?;
         let file = source.file.clone();
@@ -223,7 +227,7 @@ impl Texts {
         Ok(Self { file, reader, names, written, group: 0, columns, fields, at: 0, count: 0, rows: 0, comma })
     }
 
-    /// Reads the next rows; `false` at the end of the file.
+    /// Reads the next rows. Returns `false` at the end of the file.
     fn read(&mut self, wanted: &[bool]) -> Result<bool, DataError> {
         (self.at, self.count) = (0, 0);
         loop {
@@ -234,7 +238,9 @@ impl Texts {
                 let found = found.map_err(|error| damaged(&self.file, &error))?;
                 if *count.get_or_insert(found) != found {
                     let name = quoted(self.names[at].as_bytes());
-                    let problem = format!("damaged: column {name} has another number of rows than others");
+                    let problem = format!(
+                        "damaged: column {name} and the other columns have different numbers of rows"
+                    );
                     return Err(DataError::Layout { file: self.file.clone(), problem });
                 }
             }
@@ -256,18 +262,19 @@ impl Texts {
         }
     }
 
-    /// The names of the columns.
+    /// Returns the names of the columns.
     pub(crate) fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    /// Why a column cannot be read, if it cannot; its fields are empty then.
+    /// Returns the reason why a column cannot be read, or `None` if it can be read. An unreadable column has
+    /// empty fields.
     pub(crate) fn unread(&self, at: usize) -> Option<&str> {
         self.written.get(at)?.as_ref().err().map(String::as_str)
     }
 
-    /// Appends the fields of the next row to `text`, and where each begins and ends; gives its number, `None`
-    /// at the end. Only fields of columns for which `wanted` holds need be there; the others may be empty.
+    /// Appends the fields of the next row to `text`, and the start and end of each field to `fields`. Returns
+    /// the number of the row, or `None` at the end. A field may be empty if `wanted` is false for its column.
     pub(crate) fn next(
         &mut self,
         wanted: &[bool],

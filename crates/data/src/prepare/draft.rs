@@ -33,8 +33,8 @@ pub struct Draft {
 /// Drafts a preparation from a file.
 ///
 /// `expected` gives the label, the columns to drop and the spelling of the file; its other fields are
-/// ignored. `rule` decides which texts the draft may contain. Returns `None` for a format without a
-/// description (arrays, or numbers as they are), and for more columns than a schema can describe.
+/// ignored. `rule` decides which texts the draft may contain. Returns `None` if the columns need no
+/// description (arrays, or columns of numbers), and if there are more columns than a schema can describe.
 ///
 /// # Errors
 /// [`DataError`] if the file cannot be read, has no header, or has a label column that does not give
@@ -44,8 +44,8 @@ pub fn draft(path: &Path, expected: &Expected, rule: &Rule) -> Result<Option<Dra
     survey.map(|survey| survey.draft(path, expected, rule)).transpose()
 }
 
-/// Returns the columns, except those in `but`, whose ids occur in several rows. These may be rows of
-/// one patient.
+/// Returns the columns whose ids occur in several rows, except the columns in `but`. Rows with the same id
+/// may be rows of one patient.
 ///
 /// # Errors
 /// As [`draft`].
@@ -63,7 +63,7 @@ struct Survey {
     label: Option<usize>,
     group: Option<usize>,
     dropped: Vec<usize>,
-    /// Number of rows, and below it the number of rows with another length.
+    /// Number of rows, and the number of rows whose length is not that of the header.
     rows: u64,
     ragged: u64,
     /// True if the format writes numbers as texts.
@@ -208,7 +208,8 @@ impl Survey {
         let Self { names, seen, label, group, dropped, rows, ragged, texts } = self;
         let sideways = transposed(&names, rows);
         let layout = |mut problem: String| {
-            // In such a table, the advice about the label would publish patients.
+            // The column names of such a table are patients, so it must be transposed before a label is
+            // chosen.
             if let Some(hint) = &sideways {
                 problem = format!("{hint}. Otherwise: {problem}");
             }
@@ -231,9 +232,8 @@ impl Survey {
             said: Vec::new(),
         };
         if ragged > 0 {
-            out.said.push(format!(
-                "{ragged} rows have another number of columns than the header and were not looked at"
-            ));
+            out.said
+                .push(format!("{ragged} rows do not have as many columns as the header and were skipped"));
         }
         out.said
             .extend(sideways.iter().map(|hint| format!("warning: {hint}. All peers see the column names")));
@@ -320,7 +320,7 @@ impl Draft {
         )
     }
 
-    /// Makes the schema of a column. No other function does this.
+    /// Makes the schema of a column. No other function makes one.
     fn describe(&mut self, name: &str, seen: &ColumnTally, dropped: bool, rule: &Rule) {
         let comma = usize::from(self.preparation.decimal_comma);
         let decision = match dropped {
@@ -413,8 +413,7 @@ impl Draft {
         self.notes.push(note);
     }
 
-    /// Removes from the levels each text that means a missing value in a column of numbers, unless it is
-    /// `none`.
+    /// Removes from the levels each text that means a missing value in a column of numbers, except `none`.
     fn no_level_is_missing(&mut self) {
         let TableSchema { columns, missing, .. } = &mut self.preparation;
         for (column, note) in columns.iter_mut().zip(&mut self.notes) {
@@ -447,7 +446,7 @@ fn median(values: &[f32]) -> Option<f64> {
     (!values.is_empty()).then(|| f64::from(*values.select_nth_unstable_by(middle, f32::total_cmp).1))
 }
 
-/// Rounds to two digits, so that a constant that others see need not be the value of a row.
+/// Rounds to two digits, so that a constant that others see is not always the value of a row.
 fn two_digits(value: f64) -> f64 {
     format!("{value:.1e}").parse().unwrap_or(0.0)
 }

@@ -1,15 +1,15 @@
 //! Missing values that are filled with the mean or the most frequent level over all peers.
 //!
 //! A peer reads its rows with *gaps* at these values. All peers add up the words below. Each peer then
-//! resolves the preparation with the sum, which gives a constant for each gap. The words of each column
-//! with a pooled fill, in order, over the values that are not missing:
+//! resolves the preparation with the sum, which gives a constant for each gap. Each column with a pooled fill
+//! has these words, in the order of the columns, over the values that are not missing:
 //!
 //! | kind | words | content |
 //! | --- | --- | --- |
 //! | number, date | 2 | the number of values, and their sum ([`moments()`]) |
 //! | category, ordinal | one for each level | the number of values with this level |
 //!
-//! The words are added mod 2^512. With at most [`MAX_ROWS`] rows over all peers no word wraps.
+//! The words are added mod 2^512. With at most [`MAX_ROWS`] rows over all peers no word overflows.
 
 use std::collections::BTreeSet;
 

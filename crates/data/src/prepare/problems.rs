@@ -24,9 +24,9 @@ const SHOWN: usize = 5;
 pub struct Problems {
     /// The file.
     pub file: PathBuf,
-    /// Each kind of problem of each column; in an error at least one.
+    /// One entry for each kind of problem of each column. An error has at least one.
     pub list: Vec<Problem>,
-    /// Texts that are not levels and that were read anyway.
+    /// Texts that are not levels but were accepted.
     pub unseen: Vec<Unseen>,
     /// Columns of the file that are not described.
     pub left_out: Vec<String>,
@@ -88,23 +88,23 @@ pub enum Trouble {
     Fields(usize),
     /// A value is missing, and the session has no fill for it.
     Missing,
-    /// A row without a label.
+    /// A row has no label.
     NoLabel,
-    /// A row without a group.
+    /// A row has no group.
     NoGroup,
-    /// A text that is not a number.
+    /// A text is not a number.
     Number(NoNumber),
-    /// A text that is not a date, and the expected order.
+    /// A text is not a date. This is the expected order.
     Date(&'static str),
-    /// A text that is not UTF-8.
+    /// A text is not UTF-8.
     Encoding,
-    /// A value outside the limits, which are given as text.
+    /// A value is outside the limits, which are given as text.
     Outside(String),
-    /// A text that is not a level of the column.
+    /// A text is not a level of the column.
     Level,
     /// No row has one of the column's levels, which are given as text.
     OtherCodes(String),
-    /// A text that is not a class, and what was expected.
+    /// A text is not a class. This is what was expected.
     Class(String),
 }
 
@@ -125,7 +125,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl fmt::Display for Problem {
-    /// Writes the line, the column, the texts with their numbers of rows, and what to do; without the file
+    /// Writes the line, the column, the texts with their numbers of rows, and what to do, without the file
     /// name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = quoted(self.column.as_bytes());
@@ -217,7 +217,7 @@ impl Problem {
                 NoNumber::Limit => {
                     "a number; agree on a number for values that are too small or too large to be measured (half the limit is usual), and write that number".into()
                 }
-                NoNumber::Percent => "a number; write it without the sign, and let all peers write percent or shares alike".into(),
+                NoNumber::Percent => "a number; write it without the sign, and agree whether all peers write percent or shares".into(),
                 NoNumber::Unit => "a number; take the unit out, and make sure that all rows and peers use the same".into(),
                 NoNumber::Minus => "a number; write a minus as -, without brackets".into(),
                 NoNumber::Date => format!("a number; for dates agree on kind = \"date\" for {column} in the session file"),
@@ -262,7 +262,7 @@ pub(super) struct Collector {
 struct Met {
     line: u64,
     rows: u64,
-    /// The texts, first found first, and below it their places in this list.
+    /// The texts in the order in which they were found, and the place of each text in this list.
     texts: Vec<(String, u64)>,
     places: BTreeMap<String, usize>,
 }
@@ -298,7 +298,7 @@ impl Collector {
         met.count(String::from_utf8_lossy(text).chars().take(256).collect(), 1);
     }
 
-    /// Appends the problems of the rows after these. None of them may have more than [`TEXTS`] texts.
+    /// Appends the problems of later rows. No problem in `behind` may have more than [`TEXTS`] texts.
     pub(super) fn append(&mut self, behind: Self) {
         for ((column, trouble), Met { line, rows, texts, places }) in behind.met {
             match self.met.entry((column, trouble)) {
@@ -357,8 +357,8 @@ pub(crate) fn near<'a>(text: &str, names: impl IntoIterator<Item = &'a String>) 
 }
 
 impl Problems {
-    /// Reports that a column has other codes if no row has one of its levels. `met` holds the places of
-    /// all other columns.
+    /// Reports that a column has other codes if no row has one of its levels. `met` has the places of the
+    /// columns with a known level.
     pub(super) fn mark_other_codes(&mut self, schema: &TableSchema, met: &BTreeSet<u16>) {
         for (column, place) in schema.columns.iter().zip(0u16..) {
             if met.contains(&place) || column.levels().is_empty() {
@@ -406,8 +406,7 @@ pub struct Amended {
 }
 
 impl TableSchema {
-    /// Adds the levels of categories and the texts for missing values that the file has and the schema
-    /// does not.
+    /// Adds the levels of categories and the texts for missing values that the file has but the schema lacks.
     ///
     /// A level is added only if `rule` allows others to see it. A level that looks like a misspelling of
     /// another one is not added. A level of an ordinal is not added either, because its place is unknown.

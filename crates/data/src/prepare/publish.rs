@@ -1,4 +1,4 @@
-//! Rules for the texts of one site's rows that may be written to a file for all peers.
+//! Rules for the texts of one peer's rows that may be written to a file for all peers.
 //!
 //! Only [`Rule`] makes a [`Publishable`], and all drafted or added levels and classes are made of these. A
 //! text that only a few rows have may be a name, an id or a remark, and so identify a patient.
@@ -12,7 +12,7 @@ use crate::check_class_name;
 pub const MIN_ROWS: u64 = 10;
 /// Most characters of a name in a session file.
 pub(super) const LONGEST: usize = 64;
-/// Most classes that are taken from the file; the user must name more than these.
+/// Most classes that are taken from the file. If there are more, the user must name them.
 pub const MOST_CLASSES: usize = 50;
 
 /// A text that may be written to a file for others.
@@ -59,7 +59,7 @@ impl Rule<'_> {
     /// are enough.
     ///
     /// # Errors
-    /// A text with the problem and what to do. It does not contain a text of the column.
+    /// A text with the problem and what to do, but without any text of the column.
     pub fn admit_classes(
         &self,
         texts: &BTreeMap<String, u64>,

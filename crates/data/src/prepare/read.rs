@@ -23,13 +23,13 @@ pub const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Differences between one file and the agreed spelling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dialect {
-    /// Another delimiter, if set.
+    /// Delimiter of this file, if it differs.
     pub delimiter: Option<u8>,
-    /// Another decimal sign, if set.
+    /// Decimal sign of this file, if it differs.
     pub decimal_comma: Option<bool>,
 }
 
-/// An unknown level of a category, in rows that were read anyway.
+/// An unknown level of a category, in rows that were accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unseen {
     /// The column.
@@ -261,7 +261,8 @@ fn sound_notices(
     notices::lines(&found)
 }
 
-/// Number of rows that one thread reads at a time; below the number of texts of a problem that are kept.
+/// Number of rows that one thread reads at a time. It is below the number of texts that are kept for a
+/// problem.
 const CHUNK: usize = 256;
 
 /// Turns fields into numbers.
@@ -394,7 +395,7 @@ fn label(rows: &Rows, preparation: &TableSchema, expected: &Expected) -> Result<
         (LabelColumn::Number(number), _) => match at(*number) {
             Some(name) => Ok(Some(name)),
             None => {
-                let problem = format!("label column {number} asked for, expected 1 to {}", rows.names.len());
+                let problem = format!("the label column is {number}, expected 1 to {}", rows.names.len());
                 Err(DataError::Layout { file: rows.source().file.clone(), problem })
             }
         },

@@ -11,7 +11,7 @@ use crate::columns::recase;
 use crate::source::MAX_LINE;
 use crate::{DataError, Expected, Format, Source, parquet};
 
-/// The header, and the rows one after the other.
+/// The header, and the rows one after another.
 #[derive(Debug)]
 pub(crate) struct Rows {
     source: Source,
@@ -35,7 +35,8 @@ pub(crate) struct Rows {
     /// True if the first row is already read: the first object of JSON lines, or a first line that is a
     /// row.
     pending: bool,
-    /// True if numbers have a decimal comma, also those that are written here for a format with types.
+    /// True if numbers have a decimal comma, including the numbers that are written here for a format with
+    /// types.
     comma: bool,
 }
 
@@ -183,7 +184,7 @@ impl Rows {
     /// others.
     fn object_names(&self) -> Result<Vec<String>, DataError> {
         let mut names: Vec<String> = self.object()?.into_iter().map(|(name, _)| name).collect();
-        // A source that can be read only once has just the names of its first line.
+        // If a source can be read only once, only the names of its first line are known.
         let Some(again) = self.source.again()? else { return Ok(names) };
         let mut seen: BTreeSet<String> = names.iter().cloned().collect();
         let mut again = Self::of(again);
@@ -361,7 +362,7 @@ impl Rows {
         }
         if let Some((name, _)) = object.iter().find(|(name, _)| !self.names.contains(name)) {
             let problem = format!(
-                "line {}: {name:?} is not in the first line's object; save the rows in a file, where all lines are looked at first",
+                "line {}: {name:?} is not in the first line's object; save the rows in a file, because then the names of all lines are read first",
                 self.line
             );
             return self.refuse(problem);

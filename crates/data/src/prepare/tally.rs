@@ -48,7 +48,7 @@ pub(super) struct ColumnTally {
     pub(super) whole: Vec<i64>,
     /// All texts, each with its rows; up to [`TEXTS`] different ones.
     pub(super) texts: BTreeMap<String, u64>,
-    /// Reason for which the column cannot be read.
+    /// Reason why the column cannot be read.
     pub(super) unread: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl ColumnTally {
                 }
             }
         }
-        // A column with numbers does not have dates, although 20260131 could be both.
+        // A column with numbers is not read as dates, although 20260131 could be both.
         if self.numbers == [0, 0] {
             for (at, order) in DateOrder::ALL.into_iter().enumerate() {
                 if let Some(days) = days(text, order) {
@@ -105,7 +105,7 @@ impl ColumnTally {
         if self.values > 0 && self.numbers[0] == self.values {
             return if self.fractions { None } else { ids(&self.whole) };
         }
-        // Numbers and dates that are not read as features occur several times, too.
+        // Numbers and dates that are not read as features may occur several times without being ids.
         let measured = self.measured.iter().map(|(rows, _)| *rows);
         if self.numbers.into_iter().chain(self.dates).chain(measured).any(|rows| rows * 2 > self.values)
             || advice(&self.texts).is_some()

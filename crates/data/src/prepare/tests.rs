@@ -290,7 +290,7 @@ fn a_draft_reads_the_file_that_it_was_made_from() {
         let (kind, sex, ward) =
             (["sick", "well"][i % 2], ["f", "m"][i % 3 % 2], ["north", "south", ""][i % 3]);
         let dose = if i == 7 { "unknown".to_owned() } else { format!("{},5", i % 9) };
-        // Missing in one column, and not a level of any other column.
+        // The text means a missing value in one column, and is not a level of any other column.
         let sex = if i == 9 { "unknown" } else { sex };
         text += &format!(
             "{kind};{i};{};{sex};{}.01.2026;{ward};said {i} things;{dose}\n",
@@ -462,7 +462,7 @@ fn any_preparation() -> impl Strategy<Value = TableSchema> {
         .prop_filter("keeps the rules", |preparation| preparation.check().is_ok())
 }
 
-/// A value for each column, and whether it is present if it may be missing.
+/// A value for each column. If the value may be missing, the boolean is true if it is present.
 fn any_cells() -> impl Strategy<Value = Vec<(usize, bool)>> {
     prop::collection::vec((0usize..90, any::<bool>()), 6)
 }

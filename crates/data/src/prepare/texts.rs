@@ -8,13 +8,13 @@ use crate::labels::meaning;
 use crate::site::DatePattern;
 use crate::site::suggest::PATTERNS;
 
-/// Reason for which a column of numbered texts does not become a category.
+/// Reason why a column of numbered texts does not become a category.
 pub(super) const NUMBERED: &str = "its texts are numbered and each is in few rows, like numbers of \
                                    patients; if they are not ids, write kind = \"category\" with the \
                                    levels";
 
-/// Returns the reason for which a column does not become a category: most of its texts are in fewer than
-/// `few` of `rows` rows.
+/// Returns the reason why a column does not become a category: most of its texts are in fewer than `few` of
+/// `rows` rows.
 pub(super) fn of_few_rows(texts: &BTreeMap<String, u64>, rows: u64, few: u64) -> String {
     let what = advice(texts).unwrap_or_else(|| match rows < 5 * few {
         true => "an id or free text, or the file has few rows (then --min-rows 1)".into(),

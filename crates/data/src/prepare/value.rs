@@ -131,7 +131,7 @@ pub fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// Reason for which a text is not a number.
+/// Reason why a text is not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoNumber {
     /// The text is a number with the other decimal sign.

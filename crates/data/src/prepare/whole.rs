@@ -6,8 +6,8 @@ use super::draft::{Draft, draft};
 use super::publish::Rule;
 use crate::{DataError, Expected, Loaded, load_named};
 
-/// Reads a file with `expected`. The file counts as all peers: pooled fills are the mean or the most
-/// frequent level of its own rows.
+/// Reads a file with `expected`. The file is treated as the rows of all peers: pooled fills are the mean or
+/// the most frequent level of its own rows.
 ///
 /// # Errors
 /// [`DataError`] as for [`load_named`], and if a column to be filled in this way has no values at all.

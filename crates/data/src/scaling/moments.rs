@@ -1,7 +1,6 @@
 //! Means and deviations over all peers, from one exact sum.
-//!
-//! Peers add words of 512 bits ([`Wide`]), in two's complement. With Q = round(x 2^40), halves away from
-//! zero:
+//!  Peers add words of 512 bits ([`Wide`]), in two's complement. Let Q = round(x 2^40), with halves rounded
+//! away from zero. The words are:
 //!
 //! | words | of each feature | content |
 //! | --- | --- | --- |
@@ -14,9 +13,9 @@
 //!
 //! *Capacity*: every value of a [`Dataset`](crate::Dataset) is below 2^80, so |Q| < 2^120 and Q^2 < 2^240.
 //! With n < 2^23 rows in all, sums are below 2^263. So every feature has a mean, however large it is.
-//!
-//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, enters exactly. Smaller
-//! features are rounded to about 12 decimal places. A feature that is within 2^-41 of 0 in all rows counts
+//! *Resolution*: 2^-40. An f32 of 2^-17 or more, or any multiple of 2^-40, is added exactly. Smaller features
+//! are rounded to about 12 decimal places. A feature that is within 2^-41 of 0 in all rows counts as
+//! constant.
 //! as constant.
 
 use num_bigint::{BigInt, BigUint};
@@ -26,15 +25,15 @@ use super::ScalingError;
 use crate::{Borrowed, MAX_MAGNITUDE, MAX_ROWS};
 use flyswarm_sealed_sum::crypto::mask::Wide;
 
-/// Q = x 2^40.
+/// Number of bits of Q after the binary point: Q = x 2^40.
 const FRACTION_BITS: u32 = 40;
-/// Bits of |Q|.
+/// Number of bits of |Q|.
 const BITS: u32 = 80 + FRACTION_BITS;
-/// Bits of a limb while rows are added.
+/// Number of bits of a limb while rows are added.
 const LIMB_BITS: u32 = 40;
-/// Limbs of Q.
+/// Number of limbs of Q.
 const SUM_LIMBS: usize = (BITS / LIMB_BITS) as usize;
-/// Limbs of Q^2.
+/// Number of limbs of Q^2.
 const SQUARE_LIMBS: usize = 2 * SUM_LIMBS;
 const LIMB: u128 = (1 << LIMB_BITS) - 1;
 
@@ -237,13 +236,14 @@ mod tests {
         for rows in [BigInt::ZERO, BigInt::from(-1), BigInt::from(1 << 23), BigInt::from(1) << 200] {
             assert_eq!(with(0, rows.clone()), Err(ScalingError::Rows(rows.to_string())));
         }
-        // A sum that is too large, in both directions.
+        // The sum is too large, in either direction.
         for sum in [BigInt::from(1) << 122, BigInt::from(-1) << 122] {
             assert_eq!(with(1, BigInt::clone(&sum)), Err(ScalingError::Inconsistent(1)));
-            // With squares, the variance would be below 0 too. Without them, only the limit refuses it.
+            // With squares, the variance would be below 0 too. Without squares, only the limit refuses the
+            // sum.
             assert_eq!(Moments::from_words(&[words[0], number(sum)], 1), Err(ScalingError::Inconsistent(1)));
         }
-        // Squares that are too large, below 0, and too small for the mean.
+        // The squares are too large, below 0, or too small for the mean.
         for squares in [BigInt::from(1) << 242, BigInt::from(-1), BigInt::ZERO] {
             assert_eq!(with(2, squares), Err(ScalingError::Inconsistent(1)));
         }

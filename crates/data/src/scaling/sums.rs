@@ -1,13 +1,13 @@
 //! Sums over the columns of all peers: the moments of all rows and, if each peer compares its columns with
 //! those of all, also the moments of *typical rows*.
+//!  A peer with at least [`FEWEST_ROWS`] rows has two typical rows. Sort the n values of a column in
+//! ascending order. The first typical row has the mean of the values at the places floor(n / 4) to floor(n /
+//! 2) - 1, counted from 0. The second has the mean of those at the places floor(n / 2) to n - floor(n / 4) -
+//! 1.
 //!
-//! A peer with at least [`FEWEST_ROWS`] rows has two typical rows. Sort the n values of a column in
-//! ascending order. The first typical row has the mean of the values from place floor(n / 4) to below
-//! floor(n / 2). The second has the mean of the next values, to below n - floor(n / 4).
-//!
-//! Up to a quarter of the values may be codes such as -999; they move neither mean far. (These are
-//! quartile means, like the midmean of Tukey, *Exploratory Data Analysis*, 1977.) Each peer counts
-//! equally, and each number is the mean of at least ten of its rows.
+//! Up to a quarter of the values may be codes such as -999, and still neither mean changes much. (These are
+//! quartile means, like the midmean of Tukey, *Exploratory Data Analysis*, 1977.) Each peer counts equally,
+//! and each number is the mean of at least ten of its rows.
 
 use flyswarm_sealed_sum::crypto::mask::Wide;
 

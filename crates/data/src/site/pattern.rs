@@ -1,4 +1,4 @@
-//! Formats of a site's dates: `dd.mm.yyyy`, `m/d/yy`, `dd-mmm-yyyy`.
+//! Formats of a peer's own dates: `dd.mm.yyyy`, `m/d/yy`, `dd-mmm-yyyy`.
 
 use std::fmt;
 use std::str::FromStr;

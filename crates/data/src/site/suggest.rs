@@ -1,4 +1,4 @@
-//! Drafts a map file from the problems of a site's file, for a person to review.
+//! Drafts a map file from the problems of a peer's own file, for a person to review.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,8 +26,8 @@ pub(crate) const PATTERNS: [&str; 12] = [
 /// Number of texts of a column that are listed.
 const LISTED: usize = 100;
 
-/// Returns the columns of the file that are probably described columns under other names: the agreed name
-/// by the name in the file.
+/// Returns the columns of the file that are probably described columns under other names. The map gives the
+/// agreed name for the name in the file.
 #[must_use]
 pub fn renames(problems: &Problems) -> BTreeMap<String, String> {
     let near = problems.list.iter().filter_map(|problem| match &problem.trouble {
@@ -44,8 +44,8 @@ struct Lines {
     values: String,
 }
 
-/// Returns the lines of a map file for this file of rows. `renamed` are names to treat as agreed. Open
-/// questions become comments that say what to decide.
+/// Returns the lines of a map file for this file of rows. `renamed` are names that count as agreed. Open
+/// questions become comments that name the decision.
 #[must_use]
 pub fn draft(
     problems: &Problems,
@@ -114,7 +114,9 @@ fn of_column(problem: &Problem, schema: &TableSchema, classes: &[String], lines:
     match &problem.trouble {
         Trouble::Missing => put(own, format_args!("# fill = \"?\"  # {rows} rows have no value")),
         Trouble::NoLabel => put(own, format_args!("# {rows} rows have no label: leave them out")),
-        Trouble::NoGroup => put(own, format_args!("# {rows} rows have no group: give each one of its own")),
+        Trouble::NoGroup => {
+            put(own, format_args!("# {rows} rows have no group: give each row its own group"))
+        }
         Trouble::Outside(limits) => {
             let text = texts().next().unwrap_or_default();
             put(

@@ -61,9 +61,9 @@ fn parties_hold_equal_rows_out_alike_and_keep_some_of_each_class() {
     let data = Dataset::new(1, values, vec![0; 400], classes()).unwrap();
     let split = held_out(&data, 20, 1000, &[1; 32]);
     assert!((50..110).contains(&split.test.len()), "{}", split.test.len());
-    assert!(split.test.chunks(2).all(|pair| pair[0] / 2 == pair[1] / 2), "twins lie on one side");
+    assert!(split.test.chunks(2).all(|pair| pair[0] / 2 == pair[1] / 2), "equal rows are on the same side");
     assert_eq!(split.train.len() + split.test.len(), 400);
-    // Another party has every third of these rows.
+    // Another peer has every third of these rows.
     let rows: Vec<usize> = (0..400).step_by(3).collect();
     let other = held_out(&data.subset(&rows), 20, 1000, &[1; 32]);
     assert!(other.test.iter().all(|&row| split.test.contains(&rows[row])));
@@ -72,7 +72,7 @@ fn parties_hold_equal_rows_out_alike_and_keep_some_of_each_class() {
     for percent in [0, 100] {
         let few = Dataset::new(1, vec![1.0, 2.0, 3.0, 4.0], vec![0, 0, 0, 1], classes()).unwrap();
         let split = held_out(&few, percent, 1000, &[1; 32]);
-        assert!(split.train.contains(&3), "of one row none is held out");
+        assert!(split.train.contains(&3), "the only row of a class is not held out");
         assert_eq!(split.test.len(), if percent == 0 { 1 } else { 2 });
     }
     assert!(held_out(&data.subset(&[]), 20, 1000, &[1; 32]).test.is_empty());

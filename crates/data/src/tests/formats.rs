@@ -101,7 +101,7 @@ fn columns_are_taken_by_name_where_names_are_expected() {
     let target = Expected { label: label("target"), ..by_name.clone() };
     assert_eq!(load_named(&fixture("named.npz"), &target).unwrap().data.row(0), [40.0, 1.0, -2.5]);
     let unnamed = load_named(&fixture("rows.npy"), &by_name).unwrap();
-    assert!(!unnamed.reordered && unnamed.columns.is_empty(), "without names the order is what it is");
+    assert!(!unnamed.reordered && unnamed.columns.is_empty(), "without names the order does not change");
     assert_eq!(unnamed.data.values(), ROWS);
 
     let difference = |columns: &[&str], drop: &str| {
@@ -163,8 +163,10 @@ fn columns_can_be_left_out_in_every_format_that_has_them() {
     };
     assert_eq!(refusal("rows.csv", "z"), ": line 1 has no column named \"z\", expected one");
     assert_eq!(refusal("rows.csv", "kind"), ": column 4 is the label and cannot be left out");
-    assert_eq!(refusal("rows.npy", "5"), ": column 5 to be left out, expected 1 to 4");
-    assert!(refusal("rows.npy", "b").contains("asked for by name, expected a number"));
+    assert_eq!(refusal("rows.npy", "5"), ": column 5 cannot be left out, expected 1 to 4");
+    assert!(
+        refusal("rows.npy", "b").contains("is given by name, but the array has no names: give its number")
+    );
 }
 
 #[test]
@@ -182,7 +184,7 @@ fn labels_may_be_asked_for_by_name_by_number_or_not_at_all() {
     let double = refused("rows.parquet", &Expected { drop: &drop, ..first.clone() });
     assert_eq!(
         double,
-        ": row 3, column \"a\" is 0.1, expected a class: text or a whole number (a quantity to predict is no class)"
+        ": row 3, column \"a\" is 0.1, expected a class: text or a whole number (a quantity to predict is not a class)"
     );
     let none = Expected { label: LabelColumn::None, ..Expected::default() };
     for (name, features) in [("rows.npy", 4), ("rows.npz", 3), ("X.npy", 3)] {
@@ -220,7 +222,7 @@ fn columns_of_categories_are_refused_by_name_with_advice() {
     assert!(refused("index.parquet", &kind).contains("column \"__index_level_0__\" is an index of pandas"));
     assert_eq!(
         refused("null.parquet", &kind),
-        ": row 2, column \"b\" is null, expected a value in every row (fill or leave out rows without)"
+        ": row 2, column \"b\" is null, expected a value in every row (fill in a value, or leave out rows without a value)"
     );
 }
 
@@ -235,7 +237,7 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
     assert_eq!(load(&files.write("a.npy", b"1,2,cat\n"), &csv).unwrap().rows(), 1);
     let wrong = |format| refused("rows.csv", &Expected { format: Some(format), ..Expected::default() });
     assert!(wrong(Format::Npy).contains("magic number"));
-    assert!(wrong(Format::Npz).contains("damaged or no NPZ archive"));
+    assert!(wrong(Format::Npz).contains("damaged, or not an NPZ archive"));
     assert!(wrong(Format::Parquet).contains("damaged, or a kind of Parquet"));
     for format in Format::ALL {
         assert_eq!(format.to_string().parse(), Ok(format));
@@ -398,7 +400,8 @@ fn npz_archives_are_refused_by_the_name_of_the_array() {
     }
     let text = refused_bytes("a.npz", &method, &plain);
     assert!(
-        text.starts_with(": array \"X\", content is damaged (") || text.starts_with(": damaged or no NPZ"),
+        text.starts_with(": array \"X\", content is damaged (")
+            || text.starts_with(": damaged, or not an NPZ"),
         "{text}"
     );
     let many: Vec<(String, &[u8])> = (0..1025).map(|i| (format!("{i}.npy"), &[][..])).collect();

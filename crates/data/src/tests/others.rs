@@ -91,7 +91,7 @@ fn damaged_texts_and_names_of_rows_are_refused_with_advice() {
     for (bytes, said) in [
         (&b"age,dose,kind\n1,2,ill\n\0\0\0\0"[..], "line 3: NUL bytes: the file was damaged"),
         (&cut[..cut.len() - 4], "line 3: the file ends within a character: it was cut off"),
-        (b"age,dose,kind\n1,1,2,ill\n2,3,4,well\n", "names of rows as R writes them have no name"),
+        (b"age,dose,kind\n1,1,2,ill\n2,3,4,well\n", "the column of row names that R writes has no name"),
     ] {
         both(bytes).iter().for_each(|text| assert!(text.contains(said), "{text}"));
     }
@@ -111,8 +111,8 @@ fn a_first_line_that_may_be_a_header_is_asked_about() {
     let error = read(counts, None).unwrap_err();
     assert!(
         error.ends_with(
-            "line 1: 0, 1, 2 and so on may be column names or a row: `header = true` or `false` in the \
-             map file says which"
+            "line 1: 0, 1, 2 and so on may be column names or a row: set `header = true` or `false` in the \
+             map file"
         ),
         "{error}"
     );
@@ -194,7 +194,7 @@ fn a_pipe_is_kept_unless_it_is_long_or_not_read_from_its_start() {
 
 #[test]
 fn a_moment_has_the_day_of_its_time_zone() {
-    // The case of `../shared/cases/parquet-time-zone` is by pandas.
+    // The file of the case `../shared/cases/parquet-time-zone` was written by pandas.
     use ::parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
     use ::parquet::schema::types::Type;
     let file = |unit: TimeUnit, utc: bool, zone: Option<&str>, moments: &[i64]| {
@@ -224,8 +224,8 @@ fn a_moment_has_the_day_of_its_time_zone() {
     for (unit, second) in
         [(TimeUnit::MILLIS, 1_000), (TimeUnit::MICROS, 1_000_000), (TimeUnit::NANOS, 1_000_000_000)]
     {
-        // Half past midnight of the first of July and of January 2026 in summer time, five hours behind in
-        // winter; in UTC it is half past four both times.
+        // In UTC both moments are at half past four, on 1 July and on 1 January 2026. In New York it is half
+        // past midnight in July, but the evening of the day before in January.
         let moments = [20_635, 20_454].map(|day| (day * 86_400 + 4 * 3_600 + 1_800) * second);
         let days = |utc, zone| read(&file(unit, utc, zone, &moments));
         assert_eq!(days(true, Some("America/New_York")).unwrap(), [20_635.0, 20_453.0]);
@@ -242,7 +242,7 @@ fn a_moment_has_the_day_of_its_time_zone() {
             assert!(error.contains(&whole), "{error}");
         }
     }
-    // The first and the last moment that fit have no date.
+    // The smallest and the largest moment have no date.
     for moment in [i64::MIN, i64::MAX] {
         let error = read(&file(TimeUnit::MILLIS, true, Some("Asia/Tokyo"), &[moment])).unwrap_err();
         assert!(!error.contains('\n') && error.contains("column \"seen\""), "{error}");

@@ -27,11 +27,11 @@ pub(super) enum Cell {
     Text(String),
     /// Days since 1970-01-01.
     Day(i32),
-    /// A day there, seconds after its midnight, and the zone.
+    /// A day in a time zone, the seconds after its midnight, and the zone.
     Moment(i32, i32, Zone),
 }
 
-/// A time zone that was never changed since 1970, and its minutes before UTC.
+/// A time zone whose offset has not changed since 1970, and the offset in minutes ahead of UTC.
 pub(super) type Zone = (&'static str, i32);
 
 use Cell::{Day, Moment, Null, Number, Text, Truth, Whole};
@@ -107,7 +107,8 @@ pub(super) fn json_lines(table: &Table) -> Vec<u8> {
     out
 }
 
-/// Returns the metadata that pandas and polars write about a file's columns: the time zones of some.
+/// Returns the metadata that pandas and polars write about a file's columns: here the time zones of some
+/// columns.
 pub(super) fn arrow(zones: &[(String, &str)]) -> Arc<WriterProperties> {
     let field = |(name, zone): &(String, &str)| {
         let moment = DataType::Timestamp(arrow_schema::TimeUnit::Nanosecond, Some((*zone).into()));

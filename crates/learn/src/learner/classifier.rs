@@ -3,13 +3,13 @@
 //! The file is in the format safetensors (8 bytes with the length of a header, the header as JSON, then
 //! numbers, all little-endian), so that PyTorch and other programs can read the weights. Tensors: if the
 //! scaling has them, `scaler.means` and `scaler.deviations` (F64), then the network's (F32), named as in
-//! [`Network::tensors`]. `__metadata__` has texts. `format` is `flyswarm-network/1`. `architecture`,
-//! `scaling`, `classes` and `columns` are JSON. `preparation`, present only if columns are described, is
-//! the encoding of [`flyswarm_data::prepare::encoding`] in hexadecimal digits. `positive`, present only
-//! if the session knows the rarer of two classes, is the number of that class. `session` and `session_id`
-//! name the session of origin. Objects have their keys in byte order. The only white space is the blanks
-//! that fill the header to a multiple of 8 bytes. So each model has exactly one encoding, the same bytes
-//! at every peer.
+//! [`Network::tensors`]. All entries of `__metadata__` are texts. `format` is `flyswarm-network/1`.
+//! `architecture`, `scaling`, `classes` and `columns` are JSON. `preparation`, present only if columns are
+//! described, is the encoding of [`flyswarm_data::prepare::encoding`] in hexadecimal digits. `positive`,
+//! present only if the session has held-out rows and two classes, is the number of the rarer class. `session`
+//! and `session_id` are the name and the id of the session that made the network. Objects have their keys in
+//! byte order. The only white space is the blanks that fill the header to a multiple of 8 bytes. So each
+//! model has exactly one encoding, the same bytes at every peer.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -30,9 +30,9 @@ use flyswarm_sealed_sum::files::write_whole;
 
 /// Value of `format`.
 const FORMAT: &str = "flyswarm-network/1";
-/// Length of the longest header: names of the most columns and classes.
+/// Largest length of a header, which has the names of all columns and classes.
 const MAX_HEADER: usize = 1 << 27;
-/// Length of the longest file.
+/// Largest length of a file.
 const MAX_FILE: usize = 8 + MAX_HEADER + 4 * MAX_WEIGHTS + 16 * MAX_FEATURES;
 
 /// Reason why a classifier could not be made.
@@ -53,8 +53,8 @@ pub enum ClassifierError {
     /// The scaler's numbers are impossible.
     #[error(transparent)]
     Scaling(#[from] ScalingError),
-    /// The rows have another number of features.
-    #[error("rows have {0} features, the network takes {1}")]
+    /// The rows and the network differ in the number of features.
+    #[error("rows have {0} features, expected {1} as in the network")]
     Features(usize, usize),
 }
 
@@ -76,7 +76,7 @@ fn bad<T>(text: impl Into<String>) -> Result<T, ClassifierError> {
 }
 
 impl Classifier {
-    /// Puts a classifier together. `session` is the name and id of the session of origin.
+    /// Makes a classifier from its parts. `session` is the name and the id of the session that made it.
     ///
     /// # Errors
     /// [`ClassifierError`] if the parts do not fit together or a weight is not finite.
@@ -94,11 +94,15 @@ impl Classifier {
             return bad(format!("{} names for {} columns", columns.len(), scaler.features()));
         }
         if *architecture == Architecture::Own {
-            return bad("a model of the users' own is not a network of this program");
+            return bad("a model that users train with their own code is not a network of this program");
         }
         let network = Network::new(architecture, scaler.width(), classes.len())?;
         if weights.len() != network.weights() {
-            return bad(format!("{} weights, the network has {}", weights.len(), network.weights()));
+            return bad(format!(
+                "{} weights, expected {} as in the network",
+                weights.len(),
+                network.weights()
+            ));
         }
         if let Some(at) = weights.iter().position(|weight| !weight.is_finite()) {
             return bad(format!("weight {at} is {}", weights[at]));
@@ -110,29 +114,32 @@ impl Classifier {
     /// Returns the classifier with a description of how a table becomes its features.
     ///
     /// # Errors
-    /// [`ClassifierError::Names`] if the description breaks a rule, [`ClassifierError::Bad`] if it makes
-    /// other features.
+    /// [`ClassifierError::Names`] if the description breaks a rule, [`ClassifierError::Bad`] if the described
+    /// columns do not give the features of the classifier.
     pub fn with_preparation(self, preparation: Arc<TableSchema>) -> Result<Self, ClassifierError> {
         preparation.check_resolved().map_err(ModelError::from)?;
         if preparation.features() != self.columns {
-            return bad("the described columns make other features");
+            return bad("the described columns do not give the features of the network");
         }
         Ok(Self { preparation: Some(preparation), ..self })
     }
 
-    /// Returns the classifier with the number of the positive class, one of two.
+    /// Returns the classifier with this positive class, the number of one of its two classes.
     ///
     /// # Errors
-    /// [`ClassifierError::Bad`] if there are not two classes, or `positive` is not the number of one.
+    /// [`ClassifierError::Bad`] unless there are two classes and `positive` is 0 or 1.
     pub fn with_positive(self, positive: u16) -> Result<Self, ClassifierError> {
         if self.classes.len() != 2 || positive > 1 {
-            return bad(format!("positive is {positive}, of {} classes", self.classes.len()));
+            return bad(format!(
+                "positive is {positive} with {} classes, expected 0 or 1 with 2 classes",
+                self.classes.len()
+            ));
         }
         Ok(Self { positive: Some(positive), ..self })
     }
 
-    /// Returns the number of the positive class, one of two: the rarer one among the held-out rows of the
-    /// session. `None` if no rows were held out.
+    /// Returns the number of the positive class: the rarer one of two classes among the held-out rows of the
+    /// session. Returns `None` if no rows were held out.
     #[must_use]
     pub fn positive(&self) -> Option<u16> {
         self.positive
@@ -168,13 +175,13 @@ impl Classifier {
         &self.classes
     }
 
-    /// Returns the names of the features in their order; empty if they have none.
+    /// Returns the names of the features, in order. The list is empty if the features have no names.
     #[must_use]
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 
-    /// Returns the name and id of the session of origin.
+    /// Returns the name and the id of the session that made the network.
     #[must_use]
     pub fn session(&self) -> (&str, &[u8; 32]) {
         (&self.session.0, &self.session.1)
@@ -211,7 +218,8 @@ impl Classifier {
         Ok(self.network.represent(&self.weights, scaled.view(), &mut Tape::default()))
     }
 
-    /// Returns the classifier with other weights, such as those of [`train`](super::train()) from these.
+    /// Returns the classifier with other weights, for example after more training
+    /// ([`train`](super::train())).
     ///
     /// # Errors
     /// [`ClassifierError::Bad`] if the number of weights differs, or a weight is not finite.
@@ -295,13 +303,13 @@ impl Classifier {
     /// Decodes the bytes of a file.
     ///
     /// # Errors
-    /// [`ClassifierError`], also if the bytes are not the one encoding of their classifier.
+    /// [`ClassifierError`], also if the decoded classifier would be encoded as other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, ClassifierError> {
         let short = || ClassifierError::Bad("the file is cut off".into());
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_HEADER {
-            return bad("no header of safetensors");
+            return bad("the file has no header of safetensors");
         }
         let (text, data) = rest.split_at_checked(length).ok_or_else(short)?;
         let header: Map<String, Value> = match serde_json::from_slice(text) {
@@ -313,7 +321,7 @@ impl Classifier {
         if field("format") != Some(FORMAT) {
             return bad(format!("format is {:?}, expected {FORMAT}", field("format").unwrap_or("missing")));
         }
-        let missing = |name: &str| ClassifierError::Bad(format!("{name} is missing or not what it must be"));
+        let missing = |name: &str| ClassifierError::Bad(format!("{name} is missing or not valid"));
         let read = |name: &str| {
             let value = field(name).and_then(|text| serde_json::from_str::<Value>(text).ok());
             value.ok_or_else(|| missing(name))
@@ -360,10 +368,10 @@ impl Classifier {
         if let Some(number) = field("positive") {
             classifier = classifier.with_positive(number.parse().map_err(|_| missing("positive"))?)?;
         }
-        // Catches names, shapes and offsets of tensors, and everything else that could be written in two
-        // ways.
+        // Refuses wrong names, shapes and offsets of tensors, and everything else that could be written in
+        // two ways.
         if classifier.encode() != bytes {
-            return bad("the header is not the one of its network");
+            return bad("the header does not match the network");
         }
         Ok(classifier)
     }
@@ -382,7 +390,7 @@ impl Classifier {
         let mut bytes = Vec::new();
         File::open(path)?.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
         if bytes.len() > MAX_FILE {
-            return bad("longer than any network's file");
+            return bad("the file is longer than the file of any network");
         }
         Self::decode(&bytes)
     }
@@ -396,8 +404,8 @@ impl Classifier {
     }
 }
 
-/// Returns whether bytes begin like a file with this `format`. The bytes after its header may belong to
-/// another file.
+/// Returns whether bytes begin like a file with this `format`. Bytes after the header are not searched,
+/// because they may be the bytes of another file.
 pub(crate) fn looks_like(bytes: &[u8], format: &str) -> bool {
     let Some((length, start)) = bytes.split_first_chunk::<8>() else { return false };
     let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -461,8 +469,8 @@ fn scaling(value: &Value) -> Option<Scaling> {
     Some(Scaling::Range { lo: bounds("lo")?, hi: bounds("hi")? })
 }
 
-/// Returns a scaler as texts for the metadata of a file: `scaling` and `features` as in a network's file,
-/// `means` and `deviations` as little-endian binary64 in hexadecimal digits.
+/// Returns a scaler as texts for the metadata of a file. `scaling` and `features` are written as in a
+/// network's file, `means` and `deviations` as little-endian binary64 in hexadecimal digits.
 #[must_use]
 pub fn scaler_metadata(scaler: &Scaler) -> [(&'static str, String); 4] {
     let digits =
@@ -475,7 +483,7 @@ pub fn scaler_metadata(scaler: &Scaler) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Returns the scaler of texts as [`scaler_metadata`] makes them, or `None` if they are not one.
+/// Restores a scaler from the texts of [`scaler_metadata`]. Returns `None` if the texts are not valid.
 pub fn scaler_of_metadata<'a>(text: impl Fn(&str) -> Option<&'a str>) -> Option<Scaler> {
     let scaling = scaling(&serde_json::from_str(text("scaling")?).ok()?)?;
     let features = text("features")?.parse().ok().filter(|features| (1..=MAX_FEATURES).contains(features))?;

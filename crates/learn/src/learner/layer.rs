@@ -1,7 +1,7 @@
 //! Layers, with their forward and backward pass.
 //!
-//! Vectors are stored row by row. Images are stored channel by channel, in a channel row by row of the
-//! batch, in a row pixel by pixel. So a convolution is one product of matrices for several rows at once.
+//! Vectors are stored row by row. Images are stored channel by channel. A channel has the images of the batch
+//! one after another, each pixel by pixel. So a convolution is one matrix product for several rows at once.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, s};
@@ -20,16 +20,16 @@ const PATCH: usize = 9;
 /// Buffers of a layer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
-    /// Patches of some rows, a column each.
+    /// Patches of some rows, one patch in each column.
     columns: Padded,
-    /// Output of a convolution for some rows, or its gradient, a filter a line.
+    /// Output of a convolution for some rows, or its gradient. Each line belongs to one filter.
     piece: Padded,
     /// Part of a gradient.
     gradient: Vec<f32>,
 }
 
-/// Function that takes a part of a layer's gradient: the index of its first value, the weights, which it
-/// may change, and the gradient.
+/// Function that gets one part of a layer's gradient. Its arguments are the index of the part's first value,
+/// the weights, which it may change, and the part.
 pub(super) type Take<'a> = &'a mut dyn FnMut(usize, &mut [f32], &[f32]);
 
 /// A matrix whose lines start an odd number of cache lines apart. With powers of two, which are common
@@ -66,8 +66,8 @@ impl Padded {
 /// Operation on the values of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
-    /// Reorders from rows of channels to channels of rows, or back: a transposition of `outer` and the
-    /// batch.
+    /// Changes the order of the values from row by row to channel by channel if `to_channels` is true, or
+    /// back.
     Transpose { channels: usize, area: usize, to_channels: bool },
     /// Convolution 3 x 3, stride 1, zeros around the image, followed by ReLU.
     Convolution { channels: usize, filters: usize, height: usize, width: usize },
@@ -99,8 +99,8 @@ impl Layer {
         }
     }
 
-    /// Returns the shape of the layer's matrix: outputs and inputs; (0, 0) without a matrix. The matrix
-    /// is followed by one bias for each output.
+    /// Returns the shape (outputs, inputs) of the layer's matrix, or (0, 0) if the layer has no matrix. The
+    /// weights have the matrix first, then one bias for each output.
     pub(super) fn matrix(self) -> (usize, usize) {
         match self {
             Self::Convolution { channels, filters, .. } => (filters, channels * PATCH),
@@ -115,7 +115,7 @@ impl Layer {
         outputs * (inputs + 1)
     }
 
-    /// Returns the number of multiplications and additions for one row, forward.
+    /// Returns the number of multiplications and additions of the forward pass of one row.
     pub(super) fn work(self) -> usize {
         let (outputs, inputs) = self.matrix();
         match self {
@@ -181,7 +181,7 @@ impl Layer {
 
     /// Writes the gradient of the input if `lower` is given, then passes the gradient of the weights to
     /// `take`, in pieces if the matrix is large. `upper` is the gradient of the output, and is changed.
-    #[expect(clippy::too_many_arguments, reason = "two vectors forward, three backward and scratch")]
+    #[expect(clippy::too_many_arguments, reason = "the values and gradients of a layer, and scratch")]
     pub(super) fn backward(
         self,
         weights: &mut [f32],

@@ -19,16 +19,17 @@ pub enum Architecture {
         /// Number of units of each hidden layer, first to last.
         hidden: Vec<u32>,
     },
-    /// Three times a convolution 3 x 3 with ReLU and a maximum over 2 x 2, then a hidden layer with ReLU.
+    /// Three blocks, each a 3 x 3 convolution with ReLU and a maximum over 2 x 2 pixels. A hidden layer with
+    /// ReLU follows.
     Convolutional {
-        /// Channels, height and width. A row is one channel after another, each line by line.
+        /// Channels, height and width. A row has one channel after another, and each channel line by line.
         image: [u32; 3],
         /// Number of filters of each of the three convolutions.
         filters: [u32; 3],
         /// Number of units of the hidden layer.
         hidden: u32,
     },
-    /// A model that the program does not know: it has no layers here, and its users train it.
+    /// A model that the users train with their own code. The program has no layers for it.
     Own,
 }
 
@@ -36,10 +37,10 @@ pub enum Architecture {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// The number of values of the image is not the number of features of a row.
-    #[error("an image of {0} x {1} x {2} numbers, the rows have {3}")]
+    #[error("an image has {0} x {1} x {2} numbers, but a row has {3}")]
     Image(u32, u32, u32, usize),
     /// Three poolings leave no pixel of the image.
-    #[error("an image of {0} x {1} pixels, three poolings need at least 8 x 8")]
+    #[error("an image has {0} x {1} pixels, but three poolings need at least 8 x 8")]
     Small(u32, u32),
     /// A layer has no units.
     #[error("a layer of 0 units")]
@@ -89,16 +90,16 @@ impl Tensor {
 pub struct Batch {
     /// Sum of the rows' cross-entropies, multiplied by their weights, in nats.
     pub loss: f64,
-    /// Number of rows whose class got the highest score. If scores are equal, the first counts.
+    /// Number of rows whose own class has the highest score. If scores are equal, the first one wins.
     pub right: usize,
     /// Number of rows.
     pub rows: usize,
 }
 
-/// Buffers of a pass, for reuse.
+/// Buffers of a pass. They can be used again.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
-    /// Batch, and the output of every layer.
+    /// The batch, then the output of every layer.
     values: Vec<Vec<f32>>,
     upper: Vec<f32>,
     lower: Vec<f32>,
@@ -209,7 +210,7 @@ impl Network {
         self.weights
     }
 
-    /// Returns the number of multiplications and additions for one row, forward.
+    /// Returns the number of multiplications and additions of the forward pass of one row.
     #[must_use]
     pub fn work(&self) -> usize {
         self.layers.iter().map(|layer| layer.work()).sum()
@@ -241,9 +242,9 @@ impl Network {
         tensors
     }
 
-    /// Returns the initial weights for a seed. Matrix and biases of a layer with k inputs to a unit are
-    /// uniform in +-1/sqrt(k), as in PyTorch. Each is (2 v / 2^32 - 1) / sqrt(k) in binary64, rounded to
-    /// binary32, where v is the next word of Stream(seed, "fedavg/weights", "").
+    /// Returns the initial weights for a seed. The matrix and the biases of a layer whose units have k inputs
+    /// are uniform in +-1/sqrt(k), as in PyTorch. Each number is (2 v / 2^32 - 1) / sqrt(k) in binary64,
+    /// rounded to binary32, where v is the next word of Stream(seed, "fedavg/weights", "").
     #[must_use]
     pub fn initial(&self, seed: &[u8; 32]) -> Vec<f32> {
         let mut stream = Stream::new(seed, "fedavg/weights", &[]);
@@ -280,8 +281,8 @@ impl Network {
         self.represent(weights, rows, tape).1
     }
 
-    /// Returns the number of values of a row's representation, its values before the last layer. For
-    /// logistic regression the representation is the row itself.
+    /// Returns the number of values of a row's representation: the values before the last layer. For logistic
+    /// regression the representation is the row itself.
     #[must_use]
     pub fn representation(&self) -> usize {
         self.layers.last().map_or(self.features, |layer| layer.matrix().1)
@@ -333,8 +334,9 @@ impl Network {
     /// mean is then the sum divided by the number of rows or by the sum of the weights, whichever is
     /// larger. So a batch of heavy rows does not take a longer step than a batch of rows with weight 1.
     ///
-    /// The gradient never exists as a whole. `step` gets one part after another, each once: the index of
-    /// its first value, the weights, which are not read again and may be changed, and the gradient.
+    /// The whole gradient is never in memory. `step` is called once for each part. Its arguments are the
+    /// index of the part's first value, the weights that belong to the part, and the part. `step` may change
+    /// these weights, because they are not read again.
     pub fn gradient(
         &self,
         weights: &mut [f32],
@@ -354,7 +356,7 @@ impl Network {
             let start = end - layer.weights();
             let Tape { values, upper, lower, scratch } = &mut *tape;
             let (input, output) = (&values[at], &values[at + 1]);
-            // The gradient of the rows, or of a transposition of them, is not needed.
+            // The gradient with respect to the input of the network is not needed.
             let below = (start > 0).then(|| {
                 lower.resize(input.len(), 0.0);
                 &mut lower[..]

@@ -20,11 +20,12 @@ pub struct PseudoLabels {
     found: Vec<usize>,
 }
 
-/// Divides the scores of each row by their sum, rows x classes. A row without a score stays zero.
+/// Divides the scores of each row (rows x classes) by their sum. A row whose scores are all 0 does not
+/// change.
 ///
-/// `counts` has the number of given labels of each class among all rows that took part in the
-/// propagation. With `counts`, the scores of a class are first divided by its count. Label propagation is
-/// linear in the labels, so this equals the result if the labels of every class had the same sum.
+/// `counts` has the number of given labels of each class among all rows that took part in the propagation.
+/// With `counts`, the scores of a class are first divided by its count. Label propagation is linear in the
+/// labels. So the result is the same as if every class had the same number of given labels.
 #[must_use]
 pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64> {
     let mut shares = scores.to_vec();
@@ -40,13 +41,13 @@ pub fn shares(scores: &[f64], classes: usize, counts: Option<&[u64]>) -> Vec<f64
     shares
 }
 
-/// Returns the weight of a row of each class, from the labels of all members together: the `given` ones,
-/// and `all`, which includes those that were found ([`PseudoLabels::counts`]).
+/// Returns the weight of a row of each class. Both arguments count the labels of all members: `given` counts
+/// the given labels, `all` the given labels and the found ones ([`PseudoLabels::counts`]).
 ///
-/// The weight is 1 / (classes f), where f is the share of the class in a batch: the mean of its shares of
-/// the given labels and of the found ones, because half of a batch has given labels. The authors' code
-/// has 1 / (classes f) with f the share of all labels. With that, training may diverge if a class has
-/// given labels and almost no found ones: such a row weighs several hundred and is in many batches.
+/// The weight is 1 / (classes f), where f is the share of the class in a batch. Half of a batch has given
+/// labels, so f is the mean of two shares: that among the given labels and that among the found ones. The
+/// authors' code uses the share among all labels as f. Then training may diverge if a class has given labels
+/// and almost no found ones: a row of this class has a weight of several hundred and is in many batches.
 #[must_use]
 pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
     let found: Vec<u64> = all.iter().zip(given).map(|(all, given)| all.saturating_sub(*given)).collect();
@@ -63,9 +64,9 @@ pub fn class_weights(given: &[u64], all: &[u64]) -> Vec<f32> {
 
 impl PseudoLabels {
     /// Makes labels from the given labels and the shares of all rows, rows x classes ([`shares`], or a
-    /// network's probabilities). A row without a label gets the class of its largest share, the first of
-    /// equal ones. Its confidence is c = 1 - H / ln(classes), where H is the entropy of its shares. It is
-    /// then divided by the largest c of this member's rows.
+    /// network's probabilities). A row without a label gets the class of its largest share, or the first of
+    /// several largest ones. Its confidence is c = 1 - H / ln(classes), where H is the entropy of its shares,
+    /// divided by the largest c of this member's rows.
     #[must_use]
     pub fn new(given: &[Option<u16>], shares: &[f64], classes: usize) -> Self {
         let mut rows = Self {
@@ -216,9 +217,11 @@ mod tests {
     fn a_class_weighs_by_its_part_of_a_batch_however_few_of_its_labels_were_found() {
         assert_eq!(class_weights(&[10, 10], &[10, 10]), [1.0, 1.0]);
         assert_eq!(class_weights(&[0, 0], &[30, 10]), [2.0 / 3.0, 2.0]);
-        // The second class has half of the given labels and none of the found ones: a quarter of a batch.
+        // The second class has half of the given labels and none of the found ones, so it fills a quarter of
+        // a batch.
         assert_eq!(class_weights(&[10, 10], &[1_010, 10]), [2.0 / 3.0, 2.0]);
-        // Members that were counted first may be lost.
+        // `all` may be smaller than `given`: members that were counted in `given` may leave before the second
+        // count.
         assert_eq!(class_weights(&[10, 10], &[10, 5]), [1.0, 1.0]);
         assert!(class_weights(&[4, 0], &[9, 0]).iter().all(|weight| weight.is_finite()));
     }

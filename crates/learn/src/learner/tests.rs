@@ -60,7 +60,7 @@ fn the_gradient_of_a_large_matrix_comes_in_pieces_with_the_bits_of_one_product()
     assert!(bits(&found[..inputs * outputs]) == bits(&whole.into_iter().collect::<Vec<_>>()));
 }
 
-/// Every seed is tried, so that the test has the same result each time.
+/// The test tries the same seeds in each run, so that it always has the same result.
 #[test]
 fn the_gradient_is_that_of_finite_differences() {
     for (seed, shape) in (0..=u8::MAX).flat_map(|seed| (0..3).map(move |shape| (seed, shape))) {
@@ -219,8 +219,11 @@ fn networks_that_do_not_fit_are_refused_by_name() {
         Network::new(&architecture, features, 10).unwrap_err().to_string()
     };
     let cnn = |image| Architecture::Convolutional { image, filters: [2; 3], hidden: 4 };
-    assert_eq!(text(cnn([1, 8, 8]), 65), "an image of 1 x 8 x 8 numbers, the rows have 65");
-    assert_eq!(text(cnn([1, 4, 16]), 64), "an image of 4 x 16 pixels, three poolings need at least 8 x 8");
+    assert_eq!(text(cnn([1, 8, 8]), 65), "an image has 1 x 8 x 8 numbers, but a row has 65");
+    assert_eq!(
+        text(cnn([1, 4, 16]), 64),
+        "an image has 4 x 16 pixels, but three poolings need at least 8 x 8"
+    );
     assert_eq!(text(Architecture::Perceptron { hidden: vec![0] }, 4), "a layer of 0 units");
     let large = Architecture::Perceptron { hidden: vec![1 << 20, 1 << 20] };
     assert_eq!(text(large, 4), "more than 16777216 weights");
@@ -250,7 +253,7 @@ fn a_classifier_survives_its_file_and_no_other_bytes_are_one() {
             if let Ok(other) =
                 Classifier::decode(&[&bytes[..at], &[bytes[at] ^ 1], &bytes[at + 1..]].concat())
             {
-                // Another weight, name or bound makes another classifier with another digest.
+                // A different weight, name or bound gives a different classifier with a different digest.
                 assert_ne!((other.digest(), &other), (made.digest(), &made), "byte {at}");
             }
         }

@@ -11,13 +11,13 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 pub enum Schedule {
     /// The rate does not change.
     Constant,
-    /// Rate in round r of R, from 0: rate x (1 + cos(pi r / R)) / 2.
+    /// In round r of R, counted from 0, the rate is multiplied by (1 + cos(pi r / R)) / 2.
     #[default]
     Cosine,
 }
 
 impl Schedule {
-    /// Returns the rate in round `round` of `rounds`, from 0.
+    /// Returns the rate in round `round` of `rounds`, counted from 0.
     #[must_use]
     pub fn rate(self, rate: f64, round: u32, rounds: u32) -> f64 {
         match self {
@@ -35,7 +35,7 @@ impl Schedule {
 pub struct Settings {
     /// Number of passes over the rows. Ignored if `steps` is not 0.
     pub epochs: u32,
-    /// Number of batches, over as many passes as needed. 0 means that `epochs` counts.
+    /// Number of batches, in as many passes as needed. If it is 0, `epochs` decides.
     pub steps: u32,
     /// Number of rows of a batch. The last batch of a pass may have fewer.
     pub batch: usize,
@@ -43,10 +43,10 @@ pub struct Settings {
     pub rate: f32,
     /// Momentum: share of the last step that is added to the next.
     pub momentum: f32,
-    /// Weight decay: this times the weights is added to the gradient.
+    /// Weight decay: the weights times this number are added to the gradient.
     pub decay: f32,
-    /// FedProx's mu: this times the difference from the initial weights is added to the gradient (Li et
-    /// al., "Federated Optimization in Heterogeneous Networks", MLSys 2020).
+    /// FedProx's mu: the difference from the initial weights times this number is added to the gradient (Li
+    /// et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020).
     pub proximal: f32,
     /// Random changes to images.
     pub augment: Option<Augment>,
@@ -57,7 +57,7 @@ pub struct Settings {
 pub struct Trained {
     /// New weights.
     pub weights: Vec<f32>,
-    /// Sums over all batches, each before its step.
+    /// Sums over all batches. Each batch is evaluated before its step.
     pub seen: Batch,
 }
 
@@ -65,9 +65,9 @@ pub struct Trained {
 /// batches. Images are changed by the same stream, in the order of their use. Without rows the weights do
 /// not change.
 ///
-/// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g,
-/// from v = 0; w = w - rate v. `start` becomes the new weights. In addition there is a velocity of their
-/// size, and a copy of `start` if `proximal` is not 0. The gradient is computed in pieces
+/// A step is that of PyTorch's `SGD`: g = gradient + decay w + proximal (w - start); v = momentum v + g, from
+/// v = 0; w = w - rate v. `start` becomes the new weights. The velocity v needs as much memory as the
+/// weights, and so does a copy of `start` if `proximal` is not 0. The gradient is computed in pieces
 /// ([`Network::gradient`]).
 #[must_use]
 pub fn train(
@@ -89,7 +89,7 @@ pub fn train(
 /// If one kind has no rows, batches have only the other. A pass of [`Settings::epochs`] has as many
 /// batches as all rows would fill.
 #[must_use]
-#[expect(clippy::too_many_arguments, reason = "rows of two kinds beside what training takes")]
+#[expect(clippy::too_many_arguments, reason = "rows of two kinds, in addition to the arguments of `train`")]
 pub fn train_halves(
     network: &Network,
     start: Vec<f32>,
@@ -131,7 +131,7 @@ impl Pass {
         Self { place: order.len(), order }
     }
 
-    /// Appends the next `count` indices. The last ones of a pass may be fewer.
+    /// Appends the next `count` indices, or fewer at the end of a pass.
     fn next(&mut self, count: usize, stream: &mut Stream, batch: &mut Vec<usize>) {
         if count == 0 {
             return;
@@ -148,7 +148,7 @@ impl Pass {
 }
 
 /// Takes the steps. `next` appends the indices of a batch with the given number of rows.
-#[expect(clippy::too_many_arguments, reason = "what training takes, and the order of the rows")]
+#[expect(clippy::too_many_arguments, reason = "the arguments of `train`, and the order of the rows")]
 fn descend(
     network: &Network,
     start: Vec<f32>,
@@ -222,8 +222,8 @@ fn step(settings: &Settings, anchor: &[f32], gradient: &[f32], velocity: &mut [f
     }
 }
 
-/// Shortens the difference between `weights` and `start` to the length `norm` if it is longer. Returns
-/// its length before.
+/// Shortens the difference between `weights` and `start` to the length `norm` if the difference is longer.
+/// Returns the length before the change.
 pub fn clip_update(start: &[f32], weights: &mut [f32], norm: f64) -> f64 {
     let way = |(weight, start): (&f32, &f32)| f64::from(*weight) - f64::from(*start);
     let length = weights.iter().zip(start).map(way).map(|way| way * way).sum::<f64>().sqrt();

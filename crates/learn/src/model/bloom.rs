@@ -11,7 +11,7 @@ use super::ModelError;
 /// Number of rows that are hashed at a time, so that their winners need little memory.
 pub(super) const BLOCK: usize = 1024;
 
-/// Counts that do not fit their size. Nothing was changed.
+/// Reason why counts or labels are refused. Nothing was changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountsError {
     /// The number of classes or of rows of M differs.
@@ -67,7 +67,7 @@ pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> R
     Ok(counts)
 }
 
-/// Adds rows, with a class index each, to counts of classes x m.
+/// Adds rows with their class indices to the counts (classes x m).
 ///
 /// # Errors
 /// [`ModelError`] if features or labels do not fit, if there is not one label for each row, or if a count
@@ -88,7 +88,8 @@ pub fn add(
     count(counts, hash, scaler, data, labels)
 }
 
-/// Does the same as [`add`]. No row may make a count too large.
+/// Adds rows as [`add`] does, without its check that no count can exceed 32 bits. The caller must be sure of
+/// that.
 fn count(
     counts: &mut Counts,
     hash: &FlyHash,

@@ -1,24 +1,24 @@
-//! Probabilities of classes: the frequencies of the classes, sharpened by the scores of a row as far as
-//! held-out rows allow.
+//! Computes probabilities of classes from the frequencies of the classes and the scores of a row. Held-out
+//! rows decide how much the scores change the frequencies.
 //!
-//! A row has rho winners and scores v_l, the least of them v. Let s_l be the sum of the counts of class
-//! l, S that of all classes, and K the number of classes. The frequency of class l is f_l = (s_l + rho) /
-//! (S + K rho), the share of its rows with one row added to each class. A calibration k has the sharpness
-//! a = 2^((k - 8) / 2) and gives the probabilities
+//! A row has rho winners and the scores v_l, and v is the lowest score. Let s_l be the sum of the counts of
+//! class l, S that of all classes, and K the number of classes. The frequency of class l is f_l = (s_l + rho)
+//! / (S + K rho): the share of its rows after one row is added to each class. A calibration k has the
+//! sharpness a = 2^((k - 8) / 2) and gives the probabilities
 //!
 //! ```text
-//! e_l = f_l exp(a (v - v_l) / rho)          e_l = f_l where v is not finite
+//! e_l = f_l exp(a (v - v_l) / rho)          e_l = f_l if v is not finite
 //! p_l = e_l / (sum of e) + (f_l - e_l / (sum of e)) / 1024
 //! ```
 //!
-//! Everything is in binary64, sums start at 0.0 in the order of the classes, with `exp` and `log` of the
-//! crate `libm`. The predicted class remains the one with the lowest score: the score treats all classes
-//! alike, while p_l is larger for a frequent class.
+//! All numbers are binary64. `exp` and `log` are those of the crate `libm`. Sums start at 0.0 and follow the
+//! order of the classes. The predicted class remains the one with the lowest score: the score treats all
+//! classes alike, while p_l is larger for a frequent class.
 //!
-//! The calibration of a model is fitted on held-out rows. Each of the [`CANDIDATES`] has a sum over all
-//! of them: floor(1024 loss) with the loss -ln p of the row's own class. Sums of parties add up, so
-//! summed parts lead to the same choice as the rows in one place. The least sharp candidate whose loss is
-//! within 1 (nat, over all rows) of the least is chosen. So a few rows that fit a sharper candidate by
+//! The calibration of a model is fitted on held-out rows. For each of the [`CANDIDATES`], floor(1024 loss) is
+//! summed over these rows, where the loss is -ln p of the row's own class. Sums of peers add up, so summed
+//! parts lead to the same choice as all rows in one place. The fit chooses the least sharp candidate whose
+//! loss over all rows is at most 1 nat above the smallest loss. So a few rows that fit a sharper candidate by
 //! chance do not make a model overconfident. `docs/quality.md` has measurements.
 
 use std::sync::Arc;
@@ -35,12 +35,12 @@ use crate::sketch::flyhash::FlyHash;
 pub const CANDIDATES: usize = 32;
 /// Number of held-out rows that a fit needs.
 pub const FEWEST_ROWS: u64 = 10;
-/// Percent of the rows that are held out in one place, and the largest number of them.
+/// Percentage of the rows that [`Model::calibrated_on`] holds out, and the largest number of them.
 const HELD_OUT: u32 = 20;
 const MOST_HELD_OUT: usize = 1000;
-/// Units of a loss of 1.
+/// Number of units in a loss of 1.
 const UNIT: f64 = 1024.0;
-/// Share of the frequencies in the stated probabilities, so that no class is impossible.
+/// Share of the frequencies in the stated probabilities, so that no class has probability 0.
 const MIXED: f64 = 1.0 / 1024.0;
 
 /// Sharpness of the stated probabilities.
@@ -48,8 +48,8 @@ const MIXED: f64 = 1.0 / 1024.0;
 pub struct Calibration(u8);
 
 impl Calibration {
-    /// Calibration of a model without held-out rows. It keeps close to the frequencies of the classes
-    /// rather than being overconfident.
+    /// Calibration of a model without held-out rows. Its probabilities stay close to the frequencies of the
+    /// classes, so that they are not overconfident.
     pub const CAUTIOUS: Self = Self(10);
 
     /// Returns calibration number k, below [`CANDIDATES`].
@@ -69,7 +69,7 @@ impl Calibration {
         self.0
     }
 
-    /// Returns the factor of the scores, per winner.
+    /// Returns the sharpness a, the factor of the scores.
     #[must_use]
     pub fn sharpness(self) -> f64 {
         let whole = 2f64.powi((i32::from(self.0) - 8).div_euclid(2));
@@ -101,7 +101,7 @@ impl Frequencies {
         &self.shares
     }
 
-    /// Writes the probability of each class into `stated`. The row has these scores.
+    /// Writes the probability of each class into `stated`, for a row with these scores.
     pub fn probabilities(&self, calibration: Calibration, scores: &[f64], stated: &mut [f64]) {
         let least = scores.iter().copied().fold(f64::INFINITY, f64::min);
         let sharpness = calibration.sharpness();
@@ -118,8 +118,7 @@ impl Frequencies {
     }
 }
 
-/// Number of rows, and the loss of each calibration over them. Losses of several parties add up word by
-/// word.
+/// Number of rows, and the loss of each calibration over them. Losses of several peers add up word by word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Losses([u64; Self::WORDS]);
 
@@ -127,7 +126,7 @@ impl Losses {
     /// Number of words of a sum.
     pub const WORDS: usize = 1 + CANDIDATES;
 
-    /// Returns the losses of no rows.
+    /// Returns sums over no rows: all words are 0.
     #[must_use]
     pub fn empty() -> Self {
         Self([0; Self::WORDS])
@@ -145,7 +144,7 @@ impl Losses {
             sums.0[0] += 1;
             for (calibration, sum) in Calibration::all().zip(&mut sums.0[1..]) {
                 frequencies.probabilities(calibration, scores, &mut stated);
-                // A loss is at most ln 1024 plus that of the frequencies: far below 2^53.
+                // A loss is at most ln 1024 plus the loss of the frequencies, which is far below 2^53.
                 *sum += (-libm::log(stated[usize::from(label)]) * UNIT).max(0.0) as u64;
             }
         }
@@ -181,8 +180,8 @@ impl Losses {
         self.0[1 + usize::from(calibration.0)] as f64 / UNIT / self.rows().max(1) as f64
     }
 
-    /// Returns the least sharp calibration whose loss is within 1 of the least; `None` below
-    /// [`FEWEST_ROWS`].
+    /// Returns the least sharp calibration whose loss is at most 1 above the smallest loss. Returns `None` if
+    /// there are fewer than [`FEWEST_ROWS`] rows.
     #[must_use]
     pub fn fit(&self) -> Option<Calibration> {
         let losses = &self.0[1..];
@@ -193,7 +192,8 @@ impl Losses {
 }
 
 impl super::Model {
-    /// Returns the model with this calibration. `None`: none was fitted, and probabilities are cautious.
+    /// Returns the model with this calibration. With `None` its probabilities are cautious
+    /// ([`Calibration::CAUTIOUS`]).
     #[must_use]
     pub fn with_calibration(mut self, calibration: Option<Calibration>) -> Self {
         self.calibration = calibration;
@@ -359,7 +359,7 @@ mod tests {
             Losses::of(&frequencies, &labels, &scores).fit().unwrap()
         };
         assert_eq!(fitted(|row| row / 2 % 2 == 0).number(), 0);
-        // Odds of 3 need a sharpness of ln 3 = 1.1. Number 8 has 1.
+        // Odds of 3 need a sharpness of ln 3 = 1.1. Number 8 is a sharpness of 1.
         assert_eq!(fitted(|row| row / 2 % 4 > 0).number(), 8);
     }
 

@@ -1,7 +1,7 @@
 //! Compares the columns of some rows with those of all rows: how far means and spreads are apart.
 //!
-//! No sum is made for this. Only the moments that a session opens, or those that a model keeps for its
-//! scaling, are known of the pool.
+//! The session opens no sum for this comparison. It uses the moments that a session opens, or those that a
+//! model keeps for its scaling.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,9 +30,9 @@ pub struct Column {
 }
 
 impl Column {
-    /// Returns the distance of the two in deviations of the pool: the 2-Wasserstein distance of two
-    /// normal distributions, sqrt(difference of means^2 + difference of deviations^2). It is infinite if
-    /// the pool is constant and these rows differ from it.
+    /// Returns the distance of the two spreads in deviations of the pool: the 2-Wasserstein distance of two
+    /// normal distributions, sqrt(difference of means^2 + difference of deviations^2). It is infinite if the
+    /// pool is constant and these rows differ from it.
     #[must_use]
     pub fn distance(&self) -> f64 {
         let apart = (self.here.mean - self.pool.mean).hypot(self.here.deviation - self.pool.deviation);
@@ -64,8 +64,8 @@ impl Beside {
         Self::new(data, names, (&pool.means, &deviations), Some(pool.rows))
     }
 
-    /// Compares `data` with the means and deviations of the pool in a scaler. Returns `None` if it has no
-    /// deviations.
+    /// Compares `data` with the means and deviations of the pool in a scaler. Returns `None` if the scaler
+    /// has no deviations.
     #[must_use]
     pub fn scaler(data: &Dataset, names: &[String], pool: &Scaler, pool_rows: Option<u64>) -> Option<Self> {
         Self::new(data, names, (pool.means(), pool.deviations()), pool_rows)
@@ -91,7 +91,7 @@ impl Beside {
                 pool: Spread { mean: pool, deviation },
             });
         let mut columns: Vec<_> = columns.collect();
-        // The sort is stable: of equal distances the first column comes first.
+        // The sort is stable: columns with equal distances keep their order.
         columns.sort_by(|a, b| b.distance().total_cmp(&a.distance()));
         Some(Self { rows: here.rows, pool_rows, columns, dates: Vec::new() })
     }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn columns_are_told_in_the_pools_deviations_and_the_farthest_comes_first() {
-        // Means 1, 0, 5 and deviations 1, 0, 0 here; 3, 0, 4 and 1, 0, 1 in the pool.
+        // Here the means are 1, 0, 5 and the deviations 1, 0, 0. In the pool they are 3, 0, 4 and 1, 0, 1.
         let here = rows(3, &[0.0, 0.0, 5.0, 2.0, 0.0, 5.0]);
         let pool = rows(3, &[2.0, 0.0, 3.0, 4.0, 0.0, 5.0]);
         let opened = Moments::from_words(&moments(&pool, true), 3).unwrap();

@@ -1,10 +1,11 @@
 //! Statements on how good predictions are. Every sentence is made here; command line, page, receipt and
 //! Python repeat it.
 //!
-//! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of the
-//! largest class alone. A verdict needs [`ENOUGH`] rows of each class, and an interval that lies on one
-//! side. There are two intervals: of balanced accuracy, compared with always predicting the largest class,
-//! and of the paired difference to another prediction of the same rows.
+//! The headline is balanced accuracy, with AUC for two classes, next to the balanced accuracy of always
+//! predicting the largest class. A verdict needs [`ENOUGH`] rows of each class, and an interval whose ends
+//! are both better or both worse. There are two kinds of intervals. One is that of the balanced accuracy,
+//! which is compared with always predicting the largest class. The other is that of the paired difference to
+//! another prediction of the same rows.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,9 @@ use super::figures::{ENOUGH, Figures, Gain, Majority, Share};
 pub enum Verdict {
     /// The prediction is better.
     Better,
-    /// The interval allows both.
+    /// The interval includes better and worse values.
     Unclear,
-    /// The prediction is worse, or not better than always the largest class.
+    /// The prediction is worse, or not better than always predicting the largest class.
     Worse,
     /// A class has too few rows.
     TooFew,
@@ -41,7 +42,7 @@ pub struct Comparison {
     pub swarm: Figures,
     /// Figures of the models trained on each peer's own rows.
     pub alone: Figures,
-    /// Figures of the nearest of a peer's own rows.
+    /// Figures of nearest neighbours among a peer's own rows.
     pub neighbours: Figures,
     /// Balanced accuracy of `swarm` minus that of `alone`.
     pub gain_over_alone: Gain,
@@ -77,7 +78,10 @@ impl Whose {
             ),
             Self::File => (
                 "model",
-                ["one that learns from the other rows alone", "nearest neighbours among the other rows"],
+                [
+                    "a model that learns only from the other rows of the file",
+                    "nearest neighbours among the other rows of the file",
+                ],
             ),
         }
     }
@@ -151,8 +155,8 @@ impl Comparison {
         format!("{swarm}; own data only {alone:.2}, nearest neighbours {near:.2}")
     }
 
-    /// Returns the sentences: the comparison with always the largest class, with own rows alone, and with
-    /// the nearest own rows.
+    /// Returns the sentences: the comparisons with always predicting the largest class, with a model of own
+    /// rows alone, and with nearest neighbours among own rows.
     #[must_use]
     pub fn sentences(&self, whose: Whose) -> Vec<Sentence> {
         let (subject, [alone, nearest]) = whose.words();
@@ -238,7 +242,7 @@ mod tests {
         assert!(
             equal.text.starts_with("The model is no better than always \"none\": balanced accuracy 0.50")
         );
-        // The interval decides, not the figure, and its lower end must be above.
+        // The lower end of the interval must be above 0.5. The figure itself does not decide.
         let mut found = figures([40, 600], [30, 500]);
         found.balanced_accuracy.low = 0.5;
         assert!(found.against_majority("model").warns);

@@ -1,12 +1,12 @@
-//! Figures of how good predictions are, each with a 95 % interval. They are computed from sums over
-//! scored rows that add up over parties.
+//! Figures that measure predictions, each with a 95 % interval. They are computed from sums over scored rows.
+//! The sums of several peers add up.
 //!
 //! | figure | interval |
 //! | --- | --- |
 //! | accuracy, recall, precision, share right in a bin | Wilson (JASA 1927) |
 //! | balanced accuracy | normal; variances as in Agresti & Coull (Am. Stat. 1998), with 2 right and 2 wrong rows added to each class |
-//! | AUC ([`super::ranks`]) | Hanley & McNeil (Radiology 1982), its variance at least half a row of the smaller class away from 0 and 1 |
-//! | a difference of balanced accuracies over the same rows | normal; of each class as in Agresti & Min (Stat. Med. 2005) |
+//! | AUC ([`super::ranks`]) | Hanley & McNeil (Radiology 1982); the variance is that of an AUC at least half a row of the smaller class away from 0 and 1 |
+//! | a difference of balanced accuracies over the same rows | normal; variances of each class as in Agresti & Min (Stat. Med. 2005) |
 //!
 //! Rows are treated as independent draws. Rows of one patient or device are not independent, and then the
 //! intervals are too narrow.
@@ -18,16 +18,16 @@ use serde::{Deserialize, Serialize};
 use super::ranks::{FEWEST, Ranks};
 use super::readout::lowest;
 
-/// Number of bins of the stated confidence, of equal width over 0 to 1.
+/// Number of bins of the stated confidence. Bins have equal widths, from 0 to 1.
 pub const CONFIDENCE_BINS: usize = 10;
-/// Number of rows of a class below which no statement is made on how good predictions are.
+/// Fewest rows of each class for a statement on how good predictions are.
 pub const ENOUGH: u64 = 20;
-/// Units of a sum of confidences.
+/// Number of units in a confidence of 1.
 const UNIT: f64 = 65_536.0;
 /// Quantile of the normal distribution for 95 %.
 pub(super) const Z: f64 = 1.959_963_984_540_054;
 
-/// Sums over scored rows. Sums of several parties add up word by word.
+/// Sums over scored rows. Sums of several peers add up word by word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sums {
     classes: usize,
@@ -41,7 +41,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Returns the sums of no rows. `states` is true if predictions come with scores.
+    /// Returns sums over no rows. `states` is true if predictions come with scores.
     #[must_use]
     pub fn empty(classes: usize, states: bool) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Sums {
         sums
     }
 
-    /// Makes sums from a network's scores of one party's rows. The scores give the confidence of its
-    /// predictions; see [`Sums::of_stated`].
+    /// Makes sums from a network's scores of one peer's rows. The scores give the confidence of each
+    /// prediction; see [`Sums::of_stated`].
     ///
     /// # Panics
     /// If a label is not below `classes`.
@@ -83,8 +83,8 @@ impl Sums {
         Self::of_stated(classes, labels, scores, &stated)
     }
 
-    /// Makes sums from the scores of one party's rows (rows x classes, the lowest is the prediction) and
-    /// the stated confidence of each row's prediction.
+    /// Makes sums from the scores of one peer's rows (rows x classes, the lowest is the prediction) and the
+    /// stated confidence of each row's prediction.
     ///
     /// # Panics
     /// If a label is not below `classes`.
@@ -103,7 +103,7 @@ impl Sums {
             bin[2] += (confidence * UNIT) as u64;
             if let [first, second] = scores {
                 let margin = first - second;
-                // Two infinite scores do not rank the row.
+                // If both scores are infinite, the margin counts as 0.
                 margins[label].push(if margin.is_nan() { 0.0 } else { margin });
             }
         }
@@ -112,9 +112,9 @@ impl Sums {
         sums
     }
 
-    /// Returns the part of one party's sums that others may see: no bin of confidence and no ranked class
-    /// has fewer than [`FEWEST`] rows. Rows of a smaller bin move into the next bin that has enough rows
-    /// with them.
+    /// Returns the part of one peer's sums that others may see: no bin of confidence and no ranked class has
+    /// fewer than [`FEWEST`] rows. The rows of a smaller bin move up until a bin has enough rows, or, after
+    /// the last such bin, down into it.
     #[must_use]
     pub fn shown(&self) -> Self {
         let mut stated = vec![[0; 3]; self.stated.len()];
@@ -136,7 +136,7 @@ impl Sums {
         [&self.confusion[..], self.stated.as_flattened(), ranks.as_slice().as_flattened()].concat()
     }
 
-    /// Restores sums from [`Sums::words`]. Returns `None` if the words are not sums that parties show
+    /// Restores sums from [`Sums::words`]. Returns `None` if the words are not sums that peers show
     /// ([`Sums::shown`]).
     #[must_use]
     pub fn from_words(classes: usize, words: &[u64]) -> Option<Self> {
@@ -146,7 +146,7 @@ impl Sums {
         }
         let (confusion, rest) = words.split_at(classes * classes);
         let (stated, ranks) = rest.split_at(if states { 3 * CONFIDENCE_BINS } else { 0 });
-        // Below these limits no sum of the words wraps.
+        // Below these limits no sum of the words overflows.
         if confusion.iter().any(|&word| word >= 1 << 33) || stated.iter().any(|&word| word >= 1 << 53) {
             return None;
         }
@@ -163,7 +163,7 @@ impl Sums {
         let all = |at: usize| self.stated.iter().map(|bin| bin[at]).sum::<u64>();
         let fewest = |bin: &[u64; 3]| bin[0] == 0 || bin[0] >= FEWEST as u64;
         let most = |bin: &[u64; 3]| bin[1] <= bin[0] && bin[2] as f64 <= bin[0] as f64 * UNIT;
-        // A party with few rows is in no bin.
+        // The rows of a peer with few rows are in no bin.
         let (stated, wrong) = (all(1) <= right, all(0).saturating_sub(all(1)) <= rows - right);
         let ranks = || self.ranks.is_none_or(|ranks| ranks.agree([held[0], held[1]]));
         self.stated.iter().all(|bin| fewest(bin) && most(bin)) && stated && wrong && ranks()
@@ -195,8 +195,8 @@ fn add(own: &mut [u64], other: &[u64]) {
     own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
 }
 
-/// Returns the confidence in the predicted class, from a network's scores of a row: exp(-score) over the
-/// sum of all. 1 / classes if the scores carry no information.
+/// Returns the confidence in the predicted class, from a network's scores of a row: exp(-score) of this class
+/// divided by the sum over all classes. The confidence is 1 / classes if the scores have no information.
 fn confidence(scores: &[f64]) -> f64 {
     let best = scores.iter().copied().fold(f64::INFINITY, f64::min);
     if !best.is_finite() {
@@ -251,8 +251,8 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Computes the gain. Each class gives three numbers: the rows that only the first prediction has
-    /// right, the rows that only the second has right, and all its rows. Returns `None` without rows.
+    /// Computes the gain. Each class gives three numbers: the rows that only the first prediction gets right,
+    /// the rows that only the second gets right, and all its rows. Returns `None` without rows.
     #[must_use]
     pub fn of(classes: impl IntoIterator<Item = ([u64; 2], u64)>) -> Option<Self> {
         let (mut value, mut middle, mut variance, mut present) = (0.0, 0.0, 0.0, 0.0);
@@ -314,8 +314,8 @@ pub struct Positive {
 }
 
 impl Positive {
-    /// Makes the figures of two classes. `first` selects the first class as positive, otherwise the
-    /// second.
+    /// Makes the figures of two classes. The positive class is the first one if `first` is true, otherwise
+    /// the second.
     fn new(classes: &[ClassFigures], first: bool) -> Option<Self> {
         let [one, other] = classes else { return None };
         let (positive, negative) = if first { (one, other) } else { (other, one) };
@@ -364,7 +364,7 @@ pub struct Figures {
     pub per_class: Vec<ClassFigures>,
     /// Confusion table, true class x predicted class.
     pub confusion: Vec<Vec<u64>>,
-    /// Area under the curve within each party ([`Ranks`]), present with two classes: how often a row of
+    /// Area under the curve within each peer ([`Ranks`]), present with two classes: how often a row of
     /// the second class looks more like that class than a row of the first class does.
     pub auc: Option<Share>,
     /// Bins with rows; `None` if the predictions have no confidence.

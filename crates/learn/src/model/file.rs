@@ -35,8 +35,8 @@
 //! at every peer of a session. The origin follows after it, because date and program differ between
 //! peers. Checksum and digest detect accidents, not forgery.
 //!
-//! A feature is a number. The known range of its values follows from the scaling's numbers
-//! ([`super::outside`]), the rows of each class from the counts ([`Model::class_rows`]).
+//! The known range of a feature's values follows from the numbers of the scaling ([`super::outside`]). The
+//! number of rows of each class follows from the counts ([`Model::class_rows`]).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -171,7 +171,7 @@ impl Model {
         digest(&self.body())
     }
 
-    /// Encodes the model from the version to the counts.
+    /// Encodes the fields of the model, from the version to the counts.
     fn body(&self) -> Vec<u8> {
         let parameters = self.sketch.parameters();
         let mut bytes = VERSION.to_le_bytes().to_vec();
@@ -321,7 +321,7 @@ impl Model {
         }
         let parameters = Parameters { d, m, s, rho, seed, densify, scaling };
         let sketch = parameters.check(classes.len()).map_err(ModelError::from)?;
-        // The check bounds m x classes.
+        // The check above bounds m x classes.
         let counts = reader.take("counts", 4 * m * classes.len())?;
         let body = rest.get(..reader.at - MAGIC.len()).unwrap_or_default();
         if reader.array("digest")? != digest(body) {
@@ -380,8 +380,8 @@ fn checksum(bytes: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(PROTOCOL).chain_update(" model file\0").chain_update(bytes).finalize().into()
 }
 
-/// Writes a text of at most 256 bytes. Other texts were checked before; those of an origin are cut off
-/// here.
+/// Writes a text of at most 256 bytes. A longer text of an origin is cut off here. The lengths of all other
+/// texts were checked before.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     let text = &text[..end];

@@ -1,8 +1,8 @@
-//! Measures how much data sets differ if their classes are known, and whether two such measures rank them
-//! alike.
+//! Measures how much data sets differ if their classes are known, and whether two such measures put them in
+//! the same order.
 
 /// Returns half the sum of the absolute differences of two class mixes, 0 to 1. Each mix is given by its
-/// counts. Returns 0 if one is empty.
+/// counts. Returns 0 if one mix is empty.
 #[must_use]
 pub fn total_variation(one: &[u64], other: &[u64]) -> f64 {
     let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
@@ -13,8 +13,8 @@ pub fn total_variation(one: &[u64], other: &[u64]) -> f64 {
     one.iter().zip(other).map(|(&a, &b)| (a as f64 / n - b as f64 / m).abs()).sum::<f64>() / 2.0
 }
 
-/// Returns Spearman's rank correlation, -1 to 1: Pearson's correlation of the ranks, where equal values
-/// share the mean rank. `None` below two pairs or if all values of a side are equal.
+/// Returns Spearman's rank correlation, -1 to 1: Pearson's correlation of the ranks, where equal values share
+/// the mean rank. Returns `None` for fewer than two pairs, or if all values of one side are equal.
 #[must_use]
 pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let (a, b) = (ranks(pairs.iter().map(|pair| pair.0)), ranks(pairs.iter().map(|pair| pair.1)));

@@ -1,8 +1,8 @@
 //! Nearest neighbours by brute force: the baseline for FlyNN (1NN, and kNN with k tuned).
 //!
-//! Distances are squared Euclidean, in f32. If rows are equally near, the first is nearer. If classes are
-//! equally frequent, the lowest wins. The work is rows x rows x features, meant for up to some ten
-//! thousand rows.
+//! Distances are squared Euclidean, in f32. Of equally near rows, the first counts as nearer. Of equally
+//! frequent classes, the lowest wins. The time grows as rows x rows x features, so this is meant for up to
+//! some ten thousand rows.
 
 use rayon::prelude::*;
 
@@ -33,10 +33,11 @@ impl<'a> Neighbours<'a> {
         (!data.labels().is_empty()).then_some(Self { data })
     }
 
-    /// Returns the class index of each row by a vote of its `k` nearest rows (all, if there are fewer).
+    /// Returns the class index of each row by a vote of its `k` nearest rows, or of all rows if there are
+    /// fewer.
     ///
     /// # Panics
-    /// If `k` is 0 or the rows have another number of features.
+    /// If `k` is 0 or `rows` have a different number of features.
     #[must_use]
     pub fn predict(&self, k: usize, rows: &Dataset) -> Vec<u16> {
         assert_eq!(rows.features(), self.data.features(), "rows must have the features of the neighbours");
@@ -46,7 +47,7 @@ impl<'a> Neighbours<'a> {
     /// Returns the class index of each row for each k of [`TRIED`].
     ///
     /// # Panics
-    /// If the rows have another number of features.
+    /// If `rows` have a different number of features.
     #[must_use]
     pub fn predict_tried(&self, rows: &Dataset) -> Vec<[u16; TRIED.len()]> {
         assert_eq!(rows.features(), self.data.features(), "rows must have the features of the neighbours");

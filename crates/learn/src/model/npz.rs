@@ -16,7 +16,7 @@ use flyswarm_data::scaling::{Scaler, Scaling};
 const VERSION: i64 = 3;
 
 impl Model {
-    /// Writes the model as an NPZ archive, the same bytes for the same model.
+    /// Writes the model as an NPZ archive. Equal models give equal bytes.
     ///
     /// # Errors
     /// Errors of the writer.
@@ -155,7 +155,7 @@ impl<W: Write + Seek> Archive<W> {
         header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
         header.push('\n');
         self.0.write_all(b"\x93NUMPY\x01\x00")?;
-        // The header is below 200 bytes, because a shape has at most five numbers.
+        // The header is shorter than 200 bytes, because a shape has at most five numbers.
         self.0.write_all(&(header.len() as u16).to_le_bytes())?;
         self.0.write_all(header.as_bytes())
     }

@@ -5,12 +5,13 @@ use super::Model;
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::Scaling;
 
-/// Number of standard deviations from the column's mean at which a value is far outside. By Chebyshev's
-/// inequality at most one training value in 2,500 was that far. With n training rows, sqrt(n - 1) is
-/// enough, because none of them was farther (Samuelson's inequality).
+/// A value is far outside at this number of standard deviations from the column's mean. By Chebyshev's
+/// inequality at most one training value in 2,500 was that far. With n training rows, sqrt(n - 1) deviations
+/// are enough, because no training value was farther (Samuelson's inequality).
 pub const FAR: f64 = 50.0;
-/// Number of standard deviations that is far outside if enough values of a column are that far: at least
-/// three, and more than one in the square of this number. The training rows cannot have had more.
+/// A value is also far outside at this number u of standard deviations if enough values of its column are
+/// that far: at least three, and more than one value in u^2. By Chebyshev's inequality the training rows had
+/// no larger share.
 pub const UNUSUAL: f64 = 6.0;
 
 /// Known range of a column's values in the model.
@@ -41,7 +42,7 @@ impl ColumnRange {
         }
     }
 
-    /// Returns the distance from the mean, or beyond the bounds.
+    /// Returns the distance from the mean, or from the bounds.
     fn distance(self, x: f32) -> f64 {
         let x = f64::from(x);
         match self {
@@ -89,7 +90,7 @@ impl Model {
         let beyond =
             |column: usize, limit| values(column).filter(|&x| known[column].is_beyond(x, limit)).count();
         let learnt = self.class_rows().map(|rows| rows.iter().sum::<u64>() as f64);
-        // Slightly more, because the words of the sums are rounded.
+        // The factor is slightly above 1, because the words of the sums are rounded.
         let far = learnt.map_or(FAR, |learnt| FAR.min(1.001 * learnt.sqrt()));
         let limits: Vec<f64> = (0..known.len())
             .map(|column| {
@@ -133,13 +134,14 @@ mod tests {
     #[test]
     fn values_far_from_what_was_learnt_are_counted_by_column() {
         let model = small_model(Scaling::Standard, 0.5);
-        assert_eq!(model.outside(&digits()), (Vec::new(), 0), "what was learnt is not outside");
+        assert_eq!(model.outside(&digits()), (Vec::new(), 0), "training rows are not outside");
         let data = changed(20, |i| (i % 100 == 0).then_some(-999.0 - i as f32));
         let (found, rows) = model.outside(&data);
         let twenty = found.iter().find(|outside| outside.column == 20).unwrap();
         assert_eq!((twenty.rows, twenty.farthest), (18, -999.0 - 1700.0));
         assert_eq!((found.len(), rows), (1, 18));
-        // Another unit: no value is 20 deviations from the mean, but too many are more than 6 away.
+        // The values have a different unit: no value is 20 deviations from the mean, but too many are more
+        // than 6 away.
         let tenfold = digits().values().iter().skip(20).step_by(64).map(|x| 10.0 * x).collect::<Vec<_>>();
         let (found, rows) = model.outside(&changed(20, |i| Some(tenfold[i])));
         assert!(found.len() == 1 && found[0].rows == rows && rows > 1797 / 36, "{found:?}");

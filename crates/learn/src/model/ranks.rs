@@ -1,17 +1,17 @@
-//! The area under the curve (AUC) of two classes, within each party. A pair has one row of each class at
-//! the same party. The area is the share of pairs whose second class's row has the larger margin.
+//! The area under the curve (AUC) of two classes, within each peer. A pair has one row of each class, both of
+//! the same peer. The area is the share of pairs in which the row of the second class has the larger margin.
 //!
-//! A party sums over pairs of its own rows, and the sums of several parties add up. So no histogram of
-//! margins is opened, and rows whose scores come from different models are never compared.
+//! A peer sums over pairs of its own rows, and the sums of several peers add up. So no histogram of margins
+//! is opened, and rows whose scores come from different models are never compared.
 
 use super::figures::{Share, Z};
 
-/// Fewest rows of each class, or of a bin, in a party's sums that others see.
+/// Fewest rows of each class, or of a bin, in sums that one peer shows to others.
 pub const FEWEST: usize = 10;
-/// Largest number of rows of each class, so that no word summed over 1,024 parties wraps.
+/// Largest number of rows of each class, so that no word summed over 1,024 peers overflows.
 const MOST: usize = 1 << 16;
 
-/// Sums over pairs of rows. Sums of several parties add up word by word.
+/// Sums over pairs of rows. Sums of several peers add up word by word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ranks {
     /// Number of pairs: n m, for n rows of the first class and m of the second.
@@ -29,7 +29,7 @@ impl Ranks {
     /// Number of words of [`Ranks::words`].
     pub const WORDS: usize = 4;
 
-    /// Makes the sums from the margins of one party's rows of the first and of the second class.
+    /// Makes the sums from the margins of one peer's rows of the first and of the second class.
     #[must_use]
     pub fn of(mut first: Vec<f64>, second: &[f64]) -> Self {
         first.sort_by(f64::total_cmp);
@@ -43,8 +43,8 @@ impl Ranks {
         Self { pairs, by_first: pairs.saturating_mul(n), by_second: pairs.saturating_mul(m), won: won.sum() }
     }
 
-    /// Returns the part of one party's sums that others may see: nothing if a class has fewer than
-    /// [`FEWEST`] rows, or more than can be summed.
+    /// Returns the part of one peer's sums that others may see. All words are 0 if a class has fewer than
+    /// [`FEWEST`] rows, or more rows than can be summed.
     #[must_use]
     pub fn shown(self) -> Self {
         let times = |rows: usize| self.pairs.saturating_mul(rows as u64);
@@ -65,14 +65,14 @@ impl Ranks {
         Self { pairs, by_first, by_second, won }
     }
 
-    /// Adds the sums of another party.
+    /// Adds the sums of another peer.
     pub fn add(&mut self, other: &Self) {
         let sum = |at: usize| self.words()[at] + other.words()[at];
         *self = Self::from_words([0, 1, 2, 3].map(sum));
     }
 
-    /// Returns whether these may be sums, in the form shown to others, over parties that hold `rows` rows
-    /// of the two classes together.
+    /// Returns whether these may be sums, in the form shown to others, of peers that together have `rows`
+    /// rows of the two classes.
     #[must_use]
     pub fn agree(&self, rows: [u64; 2]) -> bool {
         let [pairs, by_first, by_second, won] = self.words().map(u128::from);
@@ -89,9 +89,9 @@ impl Ranks {
             return None;
         }
         let value = won / 2.0 / pairs;
-        // A few rows that happen to be in order do not show that all rows are. At 0 and 1 the formula
-        // gives no width. So the variance is taken half a row of the smaller class away from them, with
-        // the parties' average number of rows.
+        // A few rows that happen to be in order do not show that all rows are in order. For an area of 0 or 1
+        // the formula gives an interval without width. So the variance is that of an area which is half a row
+        // of the smaller class away from 0 and 1. The number of rows is the average of the peers.
         let edge = (0.5 * pairs / by_first.min(by_second)).min(0.5);
         let area = value.clamp(edge, 1.0 - edge);
         let square = area * area;
@@ -121,8 +121,8 @@ mod tests {
         near(area.value, 0.9);
         near(area.low, 0.9 - Z * 0.043_537);
         near(area.high, 0.9 + Z * 0.043_537);
-        // All pairs in order: the interval is as wide as at 0.975, half a row from 1. More rows make it
-        // narrower.
+        // All pairs are in order: the interval is as wide as for an area of 0.975, half a row from 1. More
+        // rows make it narrower.
         let area = Ranks::of(low(20), &[1.0; 30]).area().unwrap();
         let (square, q1, q2): (f64, f64, f64) = (0.950_625, 0.951_219_5, 0.962_658_2);
         let variance = (0.975 * 0.025 + 29.0 * (q1 - square) + 19.0 * (q2 - square)) / 600.0;
@@ -145,7 +145,7 @@ mod tests {
         let whole = Ranks::of(vec![0.0; 12], &[1.0; 11]);
         assert!(whole.agree([12, 11]) && Ranks::default().agree([0, 3]));
         assert!(!whole.agree([11, 11]) && !whole.agree([12, 10]));
-        // More pairs won than exist, and parties with fewer than ten rows.
+        // The words have more pairs won than exist, or come from peers with fewer than ten rows.
         for (at, word) in [(3, 2 * 132 + 1), (1, 10 * 132 - 1), (2, 10 * 132 - 1)] {
             let mut words = whole.words();
             words[at] = word;

@@ -1,8 +1,8 @@
 //! The readout turns the counts of a point's winners into scores of the classes. It acts only at
 //! prediction, so the same exact sum of counts serves every readout.
 //!
-//! The novelty of class l for a point is the sum, over its winners i ascending, of `w_l(c[l][i])` in f64.
-//! The lowest novelty wins, or the lowest class of equal novelties.
+//! The novelty of class l for a point is the sum, over the point's winners i ascending, of `w_l(c[l][i])` in
+//! f64. The class with the lowest novelty is predicted, or the first of them in a tie.
 //!
 //! | score | w_l(c) |
 //! | --- | --- |
@@ -11,18 +11,18 @@
 //! | `log` | -ln(c + 1 - gamma) |
 //! | `balanced-log` | -ln((c + 1 - gamma) r_l), infinite for a class without rows |
 //!
-//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows) and S that
-//! of all classes. K is the number of classes with rows. r_l is 0 for a class without rows. So a class
-//! with few rows does not count as novel. With the paper's score, the larger of two overlapping classes
-//! wins nearly always, and balanced accuracy stays near 1 / K. The logarithm is naive Bayes on the
-//! winners (`balanced-log` with equal priors, smoothed by 1 - gamma). It counts every further row that
-//! shares a winner, while gamma^c soon approaches 0. Balanced and logarithmic scores are our extension;
-//! measurements are in `docs/quality.md`.
+//! r_l = S / (K s_l), where s_l is the sum of the counts of class l (rho for each of its rows) and S is the
+//! sum of the counts of all classes. K is the number of classes with rows. r_l is 0 for a class without rows.
+//! The factor r_l keeps a class with few rows from looking novel. With the paper's score, the larger of two
+//! overlapping classes wins nearly always, and balanced accuracy stays near 1 / K. The logarithm is naive
+//! Bayes on the winners (`balanced-log` with equal priors, smoothed by 1 - gamma). It counts every further
+//! row that shares a winner, while gamma^c soon approaches 0. Balanced and logarithmic scores are our
+//! extension; measurements are in `docs/quality.md`.
 //!
-//! **gamma^c** is the product, from 1.0, over the set bits k of c in ascending order, of g_k, where g_0 =
-//! gamma and g_(k+1) = g_k g_k. With gamma = 0 it is 1 if c = 0, otherwise 0. The other scores use `exp`
-//! and `log` of the crate `libm`, which give the same result on every machine: gamma^x = exp(x
-//! log(gamma)), with gamma = 0 as before.
+//! **gamma^c** is a product that starts at 1.0. Its factors are g_k for the set bits k of c in ascending
+//! order, where g_0 = gamma and g_(k+1) = g_k g_k. If gamma is 0, gamma^c is 1 for c = 0 and otherwise 0. The
+//! other scores use `exp` and `log` of the crate `libm`, which give the same result on every machine: gamma^x
+//! = exp(x log(gamma)), and for gamma = 0 the same rule as before.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bloom::Counts;
 
-/// Weights of counts below this are stored in a table.
+/// Weights of counts below this number are stored in a table.
 const TABLE: usize = 4096;
 
 /// Formula that turns counts into a novelty; the module describes the formulas.
@@ -103,7 +103,7 @@ impl Readout {
     }
 }
 
-/// Makes the paper's score from a bare gamma.
+/// Makes the paper's score from a gamma.
 impl From<f64> for Readout {
     fn from(gamma: f64) -> Self {
         Self { score: Score::Decay, gamma }
@@ -115,15 +115,15 @@ impl From<f64> for Readout {
 pub struct Scorer {
     readout: Readout,
     squares: [f64; 32],
-    /// r_l of each class, 1 unless balanced.
+    /// r_l of each class. All are 1 if the score is not balanced.
     ratios: Vec<f64>,
     /// Weights of the counts from 0 on: one table per class.
     tables: Vec<Vec<f64>>,
 }
 
 impl Scorer {
-    /// Makes a scorer from counts of training rows. They give the class sizes and the largest count of
-    /// each class.
+    /// Makes a scorer from the counts of training rows. The counts give the class sizes and the largest count
+    /// of each class.
     #[must_use]
     pub fn new(readout: Readout, counts: &Counts, classes: usize) -> Self {
         let sums: Vec<u64> =
@@ -133,7 +133,7 @@ impl Scorer {
         let ratio = |&sum: &u64| match sum {
             _ if !readout.score.is_balanced() => 1.0,
             0 => 0.0,
-            // The product is exact in u128, and both are rounded once.
+            // The product is exact in u128. Both numbers are rounded once.
             _ => total as f64 / (u128::from(held) * u128::from(sum)) as f64,
         };
         let mut squares = [readout.gamma; 32];

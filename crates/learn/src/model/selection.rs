@@ -1,22 +1,21 @@
-//! Selects the peers that take part in a round: the nearer a peer, the more likely. All peers compute the
-//! same draw (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithm 3, with a common coin instead of
-//! the server).
+//! Selects the peers that take part in a round. A nearer peer is drawn more often. All peers compute the same
+//! draw (Liu, Xu, Coleman & Shrivastava, NeurIPS 2023, Algorithm 3, with a common coin instead of the
+//! server).
 //!
-//! A *score* is the number that a peer publishes for its distance d to all peers' data: 1 + round(2^30
-//! d), halves away from zero, so it is never 0. 0 marks a peer without a score. Candidates are the peers
-//! with a score, in ascending order. The draw uses one `Stream(coin, "sketch/select", LE32(round))`:
+//! A *score* is the number that a peer publishes for its distance d to all peers' data: 1 + round(2^30 d),
+//! with halves rounded away from zero, so it is never 0. 0 marks a peer without a score. Candidates are the
+//! peers with a score, in ascending order. The draw uses one `Stream(coin, "sketch/select", LE32(round))`:
 //!
 //! 1. If `active` is above 0 and below the number n of candidates, `active` of them become active: for
-//!    i = 0..active, place i is swapped with place i + below(n - i). The first `active` are put in
+//!    i = 0..active, place i is swapped with place i + below(n - i). The first `active` candidates are put in
 //!    ascending order again and remain.
-//! 2. Each has the weight exp((1/d - the largest 1/d) / temperature) of a softmax of 1/d, as an integer
-//!    of 1 to 2^21 ([`weights`]).
+//! 2. Each active candidate has the weight exp((1/d - the largest 1/d) / temperature), a softmax of 1/d. The
+//!    weight is an integer of 1 to 2^21 ([`weights`]).
 //! 3. `chosen` of them (or all, if there are fewer) are drawn one after another. Let t = below(the sum of
-//!    the remaining weights). The first candidate at which the weights, added up in ascending order,
-//!    exceed t is drawn and removed.
-//!
-//! Weights are integers found by additions, products, divisions and square roots of binary64, which IEEE
-//! 754 defines exactly. So every language draws the same peers.
+//!    the remaining weights). The weights are added up in ascending order of the candidates. The first
+//!    candidate at which the sum exceeds t is drawn and removed.
+//!  Weights are integers. They are computed by additions, products, divisions and square roots of binary64,
+//! which IEEE 754 defines exactly. So programs in every language draw the same peers.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,12 +37,12 @@ pub struct Selection {
     pub active: u16,
     /// Number of peers that are drawn from these, the paper's K.
     pub chosen: u16,
-    /// Divisor of 1/d. A small value prefers the nearest, a large one treats all alike. The authors' code
-    /// uses 1.
+    /// Divisor of 1/d. A small value prefers the nearest peers, a large value treats all peers alike. The
+    /// authors' code uses 1.
     pub temperature: f64,
 }
 
-/// Result of a draw, as indices in the list of scores.
+/// Result of a draw. Peers are indices in the list of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draw {
     /// Active peers, ascending.
@@ -66,10 +65,10 @@ pub fn distance(score: u32) -> Option<f64> {
     score.checked_sub(1).map(|units| f64::from(units) / UNIT)
 }
 
-/// Returns the weights of scores that are not 0. Let s = 2^30 / score, x = (the largest s - s) /
-/// temperature, and E = floor(2^20 x). The weight is 1 if x >= 32, otherwise the larger of 1 and
-/// floor(2^21 e). Here e is the product from 1.0, over the set bits k of E, ascending, of g_k =
-/// exp(-2^(k - 20)), where g_24 = 1.1253517471925912e-7 and g_k = sqrt(g_(k+1)).
+/// Returns the weights of scores that are not 0. Let s = 2^30 / score, x = (the largest s - s) / temperature,
+/// and E = floor(2^20 x). The weight is 1 if x >= 32, otherwise the larger of 1 and floor(2^21 e). Here e is
+/// a product that starts at 1.0. Its factors are g_k = exp(-2^(k - 20)) for the set bits k of E, ascending,
+/// where g_24 = 1.1253517471925912e-7 and g_k = sqrt(g_(k+1)).
 #[must_use]
 pub fn weights(scores: &[u32], temperature: f64) -> Vec<u32> {
     let mut factors = [1.125_351_747_192_591_2e-7f64; DIGITS];
@@ -93,8 +92,8 @@ pub fn weights(scores: &[u32], temperature: f64) -> Vec<u32> {
 }
 
 impl Selection {
-    /// Draws from the peers with a score. `coin` must be fixed after the scores, because otherwise scores
-    /// could be fitted to it. At most 2,047 scores may be non-zero.
+    /// Draws from the peers with a score. `coin` must be drawn after the scores are fixed, because otherwise
+    /// a peer could choose its score to fit the coin. At most 2,047 scores may be non-zero.
     #[must_use]
     pub fn draw(&self, coin: &[u8], round: u32, scores: &[u32]) -> Draw {
         let mut stream = Stream::new(coin, "sketch/select", &round.to_le_bytes());
@@ -143,7 +142,7 @@ mod tests {
             let nearest = distances.iter().copied().fold(f64::INFINITY, f64::min);
             for (&distance, weight) in distances.iter().zip(weights(&scores, temperature)) {
                 let exact = LARGEST * libm::exp((1.0 / distance - 1.0 / nearest) / temperature);
-                // Errors: 2^-30 / d^2 in 1/d, 2^-20 in the exponent, and the floor.
+                // Sources of error: 2^-30 / d^2 in 1/d, 2^-20 in the exponent, and the rounding down.
                 let error = exact
                     * (2.0 * UNIT.recip() / (nearest * nearest) / temperature + 2f64.powi(-FRACTION + 1))
                     + 1.0;

@@ -18,11 +18,12 @@ pub struct Practice<'a> {
     pub mixture: Mixture,
     /// Rows that become keys.
     pub contents: Contents,
-    /// Settings to fine-tune the network on the rows (FedAvg+). `None`: no fine-tuning.
+    /// Settings to fine-tune the network on the rows (FedAvg+), or `None` not to fine-tune it.
     pub fine_tuning: Option<Settings>,
-    /// Settings to train a network of the peer's own from new weights. `None`: no such network.
+    /// Settings to train a network on the peer's rows alone, from new weights, or `None` to train no such
+    /// network.
     pub local: Option<Settings>,
-    /// Seed that draws rows and prototypes, shuffles batches and makes new weights.
+    /// Seed for the choice of rows and prototypes, the order of batches and new weights.
     pub seed: &'a [u8],
 }
 
@@ -53,7 +54,7 @@ impl Assessment {
         LAMBDAS[self.tally.best()]
     }
 
-    /// Returns the name of the best model. On a tie, the first of `global`, `fine-tuned`, `kNN-Per` wins.
+    /// Returns the name of the best model. In a tie, the first of `global`, `fine-tuned`, `kNN-Per` wins.
     #[must_use]
     pub fn better(&self) -> &'static str {
         let tuned = self.fine_tuned.unwrap_or_default();
@@ -67,16 +68,16 @@ impl Assessment {
     }
 }
 
-/// Results of one split: each lambda on its parts, the other models on all its test rows.
+/// Results of one split. Each lambda is counted on the split's parts, the other models on all test rows.
 struct SplitTally {
     parts: Vec<Tally>,
     fine_tuned: Option<usize>,
     local: Option<usize>,
 }
 
-/// Makes personal models from the training rows of each split and counts their correct predictions on its
-/// test rows. With one split, the test rows form two parts (no group is in both), and each part is judged
-/// with the lambda of the other part. With more splits, each split is a part.
+/// Makes personal models from the training rows of each split and counts their correct predictions on the
+/// test rows. With one split, the test rows form two parts, and no group is in both parts. Each part is
+/// judged with the lambda that is best for the other part. With more splits, each split is a part.
 ///
 /// # Errors
 /// [`PersonalError`], also if a split has no training row or too few test rows.

@@ -1,9 +1,9 @@
 //! Keys with one class each, and the search for the nearest keys.
 //!
-//! The result is exactly that of the plain computation: squared distances in binary64, with the squares
-//! of the differences added from the first number to the last. If keys are equally near, the first is
-//! nearer. A product of matrices in binary32 only shows which keys can be skipped. |q|^2 + |x|^2 - 2 q.x
-//! is off by at most 2 (D + 2) 2^-24 |q| |x|, in any order of its D additions. A key is skipped if k
+//! The result is exactly that of the plain computation: squared distances in binary64, with the squares of
+//! the differences added from the first number to the last. Of equally near keys, the first counts as nearer.
+//! A product of matrices in binary32 only shows which keys can be skipped. With this product, |q|^2 + |x|^2 -
+//! 2 q.x is wrong by at most 2 (D + 2) 2^-24 |q| |x|, in any order of its D additions. A key is skipped if k
 //! other keys are nearer even with that error.
 
 use ndarray::linalg::general_mat_mul;
@@ -40,11 +40,11 @@ pub struct Neighbour {
     pub distance: f64,
 }
 
-/// Keys with a class each, oldest first.
+/// Keys with one class each, oldest first.
 #[derive(Clone, PartialEq)]
 pub struct Datastore {
     keys: Array2<f32>,
-    /// Length of each key.
+    /// Length (Euclidean norm) of each key.
     lengths: Vec<f64>,
     labels: Vec<u16>,
     classes: usize,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Datastore {
 }
 
 impl Datastore {
-    /// Makes a datastore from keys, one a row, and the class of each key, below `classes`.
+    /// Makes a datastore from keys, one in each row, and the class of each key, below `classes`.
     ///
     /// # Errors
     /// [`PersonalError`] if `keys` is empty, if there is not one label for each key, if a label is not a
@@ -108,7 +108,7 @@ impl Datastore {
         self.classes
     }
 
-    /// Returns the keys, one a row, oldest first.
+    /// Returns the keys, one in each row, oldest first.
     #[must_use]
     pub fn keys(&self) -> ArrayView2<'_, f32> {
         self.keys.view()
@@ -120,7 +120,7 @@ impl Datastore {
         &self.labels
     }
 
-    /// Takes in new keys according to `drift`.
+    /// Adds new keys according to `drift`.
     ///
     /// # Errors
     /// As [`Datastore::new`]. After an error the datastore is unchanged.
@@ -131,7 +131,8 @@ impl Datastore {
         drift: Drift,
     ) -> Result<(), PersonalError> {
         if keys.ncols() != self.width() {
-            let text = format!("keys of {} numbers, the datastore has {}", keys.ncols(), self.width());
+            let text =
+                format!("keys of {} numbers, expected {} as in the datastore", keys.ncols(), self.width());
             return Err(PersonalError::Shape(text));
         }
         let first = match drift {
@@ -148,8 +149,8 @@ impl Datastore {
         Ok(())
     }
 
-    /// Returns a datastore with `count` of the keys (at least one), each class in proportion, drawn from
-    /// `seed`. It needs less memory (figure 1).
+    /// Returns a datastore with `count` of the keys (at least one), drawn from `seed`. The classes keep their
+    /// proportions. The new datastore needs less memory (figure 1).
     #[must_use]
     pub fn sample(&self, count: usize, seed: &[u8]) -> Self {
         let rows = stratified_sample(&self.labels, count.clamp(1, self.len()), seed);
@@ -171,13 +172,14 @@ impl Datastore {
         }
     }
 
-    /// Returns the `k` nearest keys (all, if there are fewer) of each row, the nearest first.
+    /// Returns the `k` nearest keys of each row (all keys, if there are fewer), the nearest first.
     ///
     /// # Errors
-    /// [`PersonalError`] if the rows have another width, a number is not finite, or `k` is 0.
+    /// [`PersonalError`] if the rows have a different width, a number is not finite, or `k` is 0.
     pub fn nearest(&self, rows: ArrayView2<'_, f32>, k: usize) -> Result<Vec<Vec<Neighbour>>, PersonalError> {
         if rows.ncols() != self.width() {
-            let text = format!("rows of {} numbers, the datastore has {}", rows.ncols(), self.width());
+            let text =
+                format!("rows of {} numbers, expected {} as in the datastore", rows.ncols(), self.width());
             return Err(PersonalError::Shape(text));
         }
         if k == 0 {
@@ -203,9 +205,9 @@ impl Datastore {
             for ((near, products), &own) in near.iter_mut().zip(products.rows()).zip(&lengths) {
                 for (key, (&product, &length)) in (first..).zip(products.iter().zip(&self.lengths[first..])) {
                     let squares = own * own + length * length;
-                    // The first part is the error of the product. The second is that of all other
-                    // operations, here and where the distance is computed. The last is that of products
-                    // too small for binary32.
+                    // The first term is the error of the product. The second is that of all other operations,
+                    // here and where the distance is computed. The last is that of products too small for
+                    // binary32.
                     let error = 2.0 * (width + 2.0) * 2f64.powi(-24) * own * length
                         + 2.0 * (width + 8.0) * 2f64.powi(-52) * squares
                         + width * 2f64.powi(-120);
@@ -235,7 +237,7 @@ impl Datastore {
 /// Keys that may be among the nearest keys of one row.
 #[derive(Clone, Debug)]
 struct Candidates {
-    /// Key index, and the least and the largest value that its squared distance can have.
+    /// Key index, and the smallest and the largest value that its squared distance can have.
     kept: Vec<(usize, f64, f64)>,
     /// Upper bound on the squared distance of the k-th nearest key.
     limit: f64,
@@ -249,7 +251,7 @@ impl Default for Candidates {
 
 impl Candidates {
     fn offer(&mut self, key: usize, square: f64, error: f64) {
-        // Products of large numbers overflow binary32. Nothing is known about the distance then.
+        // Products of large numbers overflow binary32. Then nothing is known about the distance.
         let (least, most) = if square.is_finite() {
             (square - error, square + error)
         } else {

@@ -23,7 +23,7 @@ use flyswarm_sealed_sum::files::write_private;
 
 /// Value of `format`.
 const FORMAT: &str = "flyswarm-personal/1";
-/// Length of the longest header. It is short because the header has no list.
+/// Largest length of a header. Headers are short, because they have no list.
 const MAX_HEADER: usize = 1 << 12;
 
 /// Rows of a peer that become keys.
@@ -31,9 +31,9 @@ const MAX_HEADER: usize = 1 << 12;
 pub enum Contents {
     /// All rows.
     All,
-    /// This share of the rows, above 0 and below 1, each class in proportion.
+    /// This share of the rows, above 0 and below 1. The classes keep their proportions.
     Sample(f64),
-    /// Prototypes; their number is this share of the rows, above 0 and below 1.
+    /// Prototypes. Their number is this share of the rows, above 0 and below 1.
     Prototypes(f64),
 }
 
@@ -89,10 +89,10 @@ impl Contents {
         }
     }
 
-    /// Makes the datastore from a datastore of all rows.
+    /// Makes a datastore with these contents from a datastore of all rows.
     ///
     /// # Errors
-    /// [`PersonalError::Setting`] if the share is out of range; others as [`Datastore::prototypes`].
+    /// [`PersonalError::Setting`] if the share is out of range, and the errors of [`Datastore::prototypes`].
     pub fn of(self, all: &Datastore, seed: &[u8]) -> Result<Datastore, PersonalError> {
         self.check()?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the keys")]
@@ -106,7 +106,7 @@ impl Contents {
 }
 
 impl PersonalModel {
-    /// Puts a model together. `contents` names how the datastore was made.
+    /// Makes a model from its parts. `contents` describes how the datastore was made.
     ///
     /// # Errors
     /// [`PersonalError`] if the parts do not fit together.
@@ -121,7 +121,7 @@ impl PersonalModel {
         let (width, classes) = (network.network().representation(), network.classes().len());
         if (datastore.width(), datastore.classes()) != (width, classes) {
             return Err(PersonalError::Shape(format!(
-                "keys of {} numbers with {} classes, the network has {width} and {classes}",
+                "keys of {} numbers with {} classes, but the network has {width} and {classes}",
                 datastore.width(),
                 datastore.classes()
             )));
@@ -156,7 +156,7 @@ impl PersonalModel {
     /// Returns the probability of each class for each row, rows x classes.
     ///
     /// # Errors
-    /// [`PersonalError`] if rows have another width, or if a computed number is not finite.
+    /// [`PersonalError`] if the rows have a different width, or if a computed number is not finite.
     pub fn probabilities(&self, rows: ArrayView2<'_, f32>) -> Result<Array2<f64>, PersonalError> {
         let (keys, scores) = self.network.represent(rows)?;
         let neighbours = self.mixture.neighbours(&self.datastore, keys.view())?;
@@ -172,8 +172,8 @@ impl PersonalModel {
         Ok(self.probabilities(rows)?.rows().into_iter().map(highest).collect())
     }
 
-    /// Takes new rows into the datastore according to `drift`. Lambda does not change, because the
-    /// network's outputs for the rows that chose it are not kept.
+    /// Adds new rows to the datastore according to `drift`. Lambda does not change, because the network's
+    /// outputs for the rows that chose it are not kept.
     ///
     /// # Errors
     /// [`PersonalError`]. After an error the model is unchanged.
@@ -232,20 +232,20 @@ impl PersonalModel {
     /// Decodes the bytes of a file.
     ///
     /// # Errors
-    /// [`PersonalError`], also if the bytes are not the one encoding of their model.
+    /// [`PersonalError`], also if the decoded model would be encoded as other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, PersonalError> {
         let short = || PersonalError::Bad("the file is cut off".into());
         let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(short)?;
         let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
         if length > MAX_HEADER {
-            return bad("no header of safetensors");
+            return bad("the file has no header of safetensors");
         }
         let (text, data) = rest.split_at_checked(length).ok_or_else(short)?;
         let header: Value = match serde_json::from_slice(text) {
             Ok(header) => header,
             Err(error) => return bad(format!("the header: {error}")),
         };
-        let missing = |name: &str| PersonalError::Bad(format!("{name} is missing or not what it must be"));
+        let missing = |name: &str| PersonalError::Bad(format!("{name} is missing or not valid"));
         let field = |name: &str| header["__metadata__"][name].as_str().ok_or_else(|| missing(name));
         if field("format")? != FORMAT {
             return bad(format!("format is {:?}, expected {FORMAT}", field("format")?));
@@ -271,7 +271,7 @@ impl PersonalModel {
         let contents = contents.ok_or_else(|| missing("contents"))?;
         let model = Self::new(network, datastore, mixture, contents)?;
         if model.encode() != bytes {
-            return bad("the header is not the one of its model");
+            return bad("the header does not match the model");
         }
         Ok(model)
     }

@@ -4,8 +4,7 @@ use ndarray::{Array2, ArrayView1, ArrayView2};
 
 use super::{Datastore, MAX_NEIGHBOURS, PersonalError};
 
-/// Values of lambda that are tried (section 5, Benchmarks): from the network alone to the neighbours
-/// alone.
+/// Values of lambda that are tried (section 5, Benchmarks). 0 uses the network alone, 1 the neighbours alone.
 pub const LAMBDAS: [f64; 7] = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0];
 
 /// Weights of the neighbours and of the network.
@@ -44,8 +43,8 @@ impl Mixture {
     /// Returns the votes of the neighbours (equation 6): rows x classes, each row adding up to 1.
     ///
     /// The weight of a neighbour at distance d is exp(-(d - d1) / scale), where d1 is the distance of the
-    /// nearest neighbour. After each row is divided by its sum, this equals the paper's weight, and the
-    /// weights of a row are never all 0.
+    /// nearest neighbour. After the weights of a row are divided by their sum, they equal the paper's
+    /// weights. They are never all 0.
     ///
     /// # Errors
     /// As [`Datastore::nearest`] and [`Mixture::check`].
@@ -110,12 +109,13 @@ pub struct Tally {
     pub rows: usize,
     /// Number of rows whose class each lambda predicted correctly.
     pub right: [usize; LAMBDAS.len()],
-    /// Sum of the Brier scores under each lambda: squared distances between probabilities and class.
+    /// Sum of the Brier scores under each lambda. The score is the squared distance between the probabilities
+    /// and the class.
     pub brier: [f64; LAMBDAS.len()],
 }
 
 impl Tally {
-    /// Counts a row of this class.
+    /// Counts the result of each lambda for a row of this class.
     pub fn count(&mut self, neighbours: ArrayView1<'_, f64>, network: ArrayView1<'_, f64>, label: u16) {
         self.rows += 1;
         for (at, lambda) in LAMBDAS.into_iter().enumerate() {
@@ -139,8 +139,8 @@ impl Tally {
         self
     }
 
-    /// Returns the index in [`LAMBDAS`] of the best lambda: most rows correct, then the lowest Brier
-    /// score, then the smallest lambda.
+    /// Returns the index in [`LAMBDAS`] of the best lambda: the one with the most correct rows. In a tie the
+    /// lowest Brier score decides, then the smallest lambda.
     #[must_use]
     pub fn best(&self) -> usize {
         let mut best = 0;

@@ -1,4 +1,4 @@
-//! Fewer keys: prototypes that k-means finds. They replace the paper's ProtoNN (appendix B, "Adding
+//! Makes fewer keys: prototypes that k-means finds. They replace the paper's ProtoNN (appendix B, "Adding
 //! compression techniques").
 
 use ndarray::{Array2, ArrayView2, Axis};
@@ -11,9 +11,10 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 const PASSES: usize = 25;
 
 impl Datastore {
-    /// Returns a datastore of `count` prototypes, ordered by class. There is at least one for each class
-    /// that has keys, and at most as many as keys. Each class gets prototypes in proportion to its keys.
-    /// They are the means that k-means finds among its keys, starting from keys drawn from `seed`.
+    /// Returns a datastore of about `count` prototypes, ordered by class. The number of prototypes of a class
+    /// is in proportion to its keys, at least 1 if the class has keys, and at most the number of its keys.
+    /// The prototypes are the means that k-means finds among these keys, starting from keys drawn from
+    /// `seed`.
     ///
     /// # Errors
     /// [`PersonalError`] if a mean is not finite.
@@ -25,7 +26,7 @@ impl Datastore {
         let mut stream = Stream::new(seed, "personal/prototypes", &(count as u64).to_le_bytes());
         let (mut keys, mut labels) = (Vec::new(), Vec::new());
         for (class, rows) in (0u16..).zip(by_class).filter(|(_, rows)| !rows.is_empty()) {
-            // Rounded half up.
+            // The share is rounded half up.
             let share = (2 * count * rows.len() + self.len()) / (2 * self.len());
             let means = k_means(self.keys(), rows, share, &mut stream);
             labels.resize(labels.len() + means.nrows(), class);
@@ -38,7 +39,7 @@ impl Datastore {
 }
 
 /// Runs Lloyd's algorithm over some rows of `keys`. The number of means is `count`, but at least 1 and at
-/// most the number of rows. A mean that loses all its rows does not move.
+/// most the number of rows. A mean without rows does not move.
 fn k_means(
     keys: ArrayView2<'_, f32>,
     mut rows: Vec<usize>,

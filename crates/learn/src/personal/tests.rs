@@ -9,7 +9,7 @@ use flyswarm_data::scaling::{Scaler, Scaling};
 use flyswarm_data::split::{Split, folds, train_test};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Returns numbers around `centre`. With `whole` they are whole, so that distances tie.
+/// Returns numbers around `centre`. If `whole` is true, they are whole, so that some distances are equal.
 fn numbers(seed: u8, rows: usize, width: usize, centre: f32, whole: bool) -> Array2<f32> {
     let mut stream = Stream::new(&[seed], "personal/test", &[]);
     Array2::from_shape_fn((rows, width), |_| {
@@ -42,7 +42,7 @@ proptest! {
         count in 1usize..400,
         width in 1usize..20,
         k in 1usize..30,
-        // Far from 0 the product of matrices rules out few keys, at 2^70 none.
+        // Far from 0 the product of matrices rules out few keys. At 2^70 it rules out none.
         centre in prop::sample::select(vec![0.0, 1.0, 4096.0, 1e6, 1.2e21]),
         whole: bool,
     ) {
@@ -121,7 +121,7 @@ fn a_vote_far_from_all_keys_is_still_a_distribution() {
     let datastore = Datastore::new(keys, vec![0, 1], 3).unwrap();
     let row = Array2::from_elem((1, 1), 1e6);
     let said = Mixture::new(1.0).neighbours(&datastore, row.view()).unwrap();
-    // exp(-1e6) is 0 in any format. The nearer key weighs e times as much.
+    // exp(-1e6) is 0 in any format. The weight of the nearer key is e times as large.
     let e = 1f64.exp();
     assert!((said[[0, 1]] - e / (1.0 + e)).abs() < 1e-12 && said[[0, 2]] == 0.0, "{said}");
 }
@@ -144,7 +144,7 @@ fn first_in_first_out_keeps_the_size_and_the_newest_and_concatenation_keeps_all(
     assert!(datastore.take_in(wide.view(), &[0], Drift::Fifo).is_err());
     assert!(datastore.take_in(keys(9, 2).view(), &[0], Drift::Concatenate).is_err());
     assert!(datastore.take_in(keys(9, 1).view(), &[3], Drift::Fifo).is_err());
-    assert!(datastore == start, "what is refused changes nothing");
+    assert!(datastore == start, "a refused change changes nothing");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn datastores_that_cannot_be_are_refused() {
 
 #[test]
 fn prototypes_are_means_of_their_class_in_proportion_to_its_rows() {
-    // Three heaps of class 0 around 0, 10 and 20, and one of class 1 around 30.
+    // Keys of class 0 are around 0, 10 and 20, keys of class 1 around 30.
     let at = |row: usize| (row % 4 * 10) as f32 + (row / 4 % 5) as f32 * 0.1;
     let keys = Array2::from_shape_fn((40, 1), |(row, _)| at(row));
     let own: Vec<u16> = (0..40).map(|row| u16::from(row % 4 == 3)).collect();
@@ -233,8 +233,8 @@ fn where_classes_mean_something_else_the_neighbours_say_so_and_the_network_does_
 
 #[test]
 fn lambda_is_chosen_without_the_rows_that_it_is_judged_by() {
-    // Every other tested row has its own class; the remaining tested rows and the datastore have another.
-    // Each half of the tested rows is judged by the lambda that is best for the other half. So it gets
+    // Every other tested row has its own class. The remaining tested rows and the datastore have a different
+    // class. Each half of the tested rows is judged by the lambda that is best for the other half, so it gets
     // the wrong lambda.
     let (network, rows) = learnt();
     let own: Vec<u16> =

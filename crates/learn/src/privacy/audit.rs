@@ -1,6 +1,6 @@
-//! An audit of the mechanisms: neighbouring counts, many draws, and the event that separates them best.
-//! With 99 % confidence the privacy loss is at least [`least`]. The bound must be at most the claimed
-//! loss. For mechanisms that are broken on purpose it is larger.
+//! Audits the mechanisms with neighbouring counts, many draws, and the event that separates them best. With
+//! 99 % confidence the privacy loss is at least [`least`]. The tests check that this bound is at most the
+//! claimed loss. For mechanisms that are broken on purpose the bound is larger.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
@@ -10,7 +10,7 @@ use super::mechanism::Mechanism;
 use super::*;
 
 const DRAWS: u32 = 60_000;
-/// Probability that a correct bound is crossed, both sides together.
+/// Probability that a correct mechanism exceeds the bound, both ends together.
 const ALARM: f64 = 0.01;
 
 fn rng(seed: u8) -> ChaCha20Rng {
@@ -30,8 +30,8 @@ impl Hits {
         Self((0..DRAWS).map(|_| u32::from(event())).sum())
     }
 
-    /// Returns Clopper and Pearson's interval of the event's probability. Each end has half of the
-    /// probability of an alarm.
+    /// Returns the interval of Clopper and Pearson for the event's probability. Each end has half of the
+    /// probability [`ALARM`].
     fn interval(self) -> (f64, f64) {
         let (hits, misses) = (f64::from(self.0), f64::from(DRAWS - self.0));
         let quantile = |a: f64, b: f64, at: f64| Beta::new(a, b).unwrap().inverse_cdf(at);
@@ -47,12 +47,13 @@ fn least(one: Hits, other: Hits) -> f64 {
     (one.interval().0 / other.interval().1).ln()
 }
 
-/// One replaced row: of one party's counts, the first is 1 lower and the four others are 1 higher.
+/// Counts of one peer before and after one row is replaced: the first count falls by 1 and the four others
+/// rise by 1.
 const COUNTS: [u32; 5] = [20; 5];
 const NEIGHBOUR: [u32; 5] = [19, 21, 21, 21, 21];
 
-/// Returns the loss that the event "the first is released, with at least 20" shows for one party's
-/// release.
+/// Returns the privacy loss that one event shows for one peer's release. The event: the first count is
+/// released, with at least 20.
 fn release_loss(mut draw: impl FnMut(&[u32], &mut ChaCha20Rng) -> Vec<u32>) -> f64 {
     let mut rng = rng(1);
     let mut hits = |counts: &[u32]| Hits::of(|| draw(counts, &mut rng)[0] >= 20);
@@ -104,7 +105,7 @@ fn a_release_with_half_the_noise_is_found_out() {
     assert!(loss > 1.0, "{loss}");
 }
 
-/// Returns the loss if two parties release and one row of each is replaced.
+/// Returns the loss if two peers release and one row of each is replaced.
 fn loss_at_two_parties(each: Ratio) -> f64 {
     let mut rng = rng(2);
     let mut hits =
@@ -118,11 +119,12 @@ fn one_row_at_every_party_needs_the_budget_per_party() {
     let split = loss_at_two_parties(ratio(1, 2));
     assert!(split <= 1.0 && split > 0.5, "{split}");
     let whole = loss_at_two_parties(ratio(1, 1));
-    assert!(whole > 1.0, "the mode parallel is for a row at one party only: {whole}");
+    assert!(whole > 1.0, "the mode parallel is only for a row at a single peer: {whole}");
 }
 
-/// Returns the loss of a total of two counts if a row is replaced and the attackers know all but `honest`
-/// of the shares of `parties`. The event: the noise is exactly the amount that the first neighbour needs.
+/// Returns the loss of a total of two counts if a row is replaced and the attackers know all but `honest` of
+/// the shares. The noise is made for `parties` shares. The event: the noise is exactly the amount that the
+/// first neighbour needs.
 fn shares_loss(parties: u32, honest: u32) -> f64 {
     let mechanism = Mechanism::Shares { epsilon: ratio(1, 1), top: 2, weight: 1, parties };
     let mut rng = rng(3);
@@ -150,7 +152,8 @@ fn noise_in_shares_loses_no_more_than_one_curator_would() {
 
 #[test]
 fn shares_that_are_enough_only_with_the_attackers_own_are_found_out() {
-    // Two parties, and shares for two: each party sees the other's count with half a share of noise.
+    // There are two peers, and the noise is made for two shares. Each peer knows its own share, so the
+    // other's count has half of the noise.
     let loss = shares_loss(2, 1);
     assert!(loss > 1.0, "{loss}");
     let loss = shares_loss(5, 4);

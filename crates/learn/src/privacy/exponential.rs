@@ -1,15 +1,15 @@
-//! exp(-x) between two integers, to any precision: for the rare draw that a coarser bound does not
-//! decide.
+//! Computes exp(-x) between two integers, to any precision. The rare draw that a coarser bound does not
+//! decide needs this.
 
 use num_bigint::BigUint;
 
 /// Returns bounds lo <= 2^`bits` exp(-`numerator` / `denominator`) <= hi that are a few units apart.
 ///
 /// The computation uses fixed-point numbers with `guard` more bits. The terms of the series of exp(-z), z
-/// below 1, are rounded down one after another. Each is less than 2 units off, and at most `places` of
-/// them are not 0, so the sum is at most E = 2 `places` + 2 off. A product of two numbers up to 1,
-/// rounded down, is off by at most the sum of the errors of its factors, plus 2. So exp(-whole) exp(-z)
-/// is at most (whole + 1) (E + 2) off.
+/// below 1, are rounded down one after another. The error of each term is less than 2 units, and at most
+/// `places` terms are not 0. So the error of the sum is at most E = 2 `places` + 2. The error of a product of
+/// two numbers up to 1, rounded down, is at most the sum of the errors of its factors, plus 2. So the error
+/// of exp(-whole) exp(-z) is at most (whole + 1) (E + 2).
 pub(super) fn bounds(numerator: u128, denominator: u128, bits: u64) -> (BigUint, BigUint) {
     let whole = numerator / denominator;
     let one = BigUint::from(1u8);
@@ -37,7 +37,8 @@ pub(super) fn bounds(numerator: u128, denominator: u128, bits: u64) -> (BigUint,
 /// Returns 2^`places` exp(-z), where z = `numerator` / `denominator` is at most 1.
 fn series(numerator: u128, denominator: u128, places: u64) -> BigUint {
     let mut term = BigUint::from(1u8) << places;
-    // Terms only get smaller, so the sum of the positive ones is never the smaller sum.
+    // Each term is smaller than the one before, so the sum of the positive terms is never below that of the
+    // negative terms.
     let (mut positive, mut negative) = (term.clone(), BigUint::ZERO);
     for k in 1u128.. {
         term = term * numerator / denominator / k;

@@ -1,5 +1,5 @@
-//! Exact discrete Gaussian noise (Canonne, Kamath & Steinke, "The Discrete Gaussian for Differential
-//! Privacy", NeurIPS 2020, Algorithm 3), and the privacy of several draws together.
+//! Draws exact discrete Gaussian noise (Canonne, Kamath & Steinke, "The Discrete Gaussian for Differential
+//! Privacy", NeurIPS 2020, Algorithm 3), and computes the privacy of several draws together.
 
 use rand::CryptoRng;
 
@@ -8,8 +8,8 @@ use super::sampler::{bernoulli_exp, discrete_laplace};
 
 /// Largest variance of a draw: 2^54, so that no product in [`discrete_gaussian`] exceeds 128 bits.
 pub const MOST: u64 = 1 << 54;
-/// Smallest variance of a share: 2^10. Sums of draws with at least this variance are as private as one
-/// draw of the same total variance, up to less than 2^-1000 ([`share_variance`]).
+/// Smallest variance of a share: 2^10. A sum of draws with at least this variance is as private as one draw
+/// of the same total variance, except for less than 2^-1000 ([`share_variance`]).
 pub const LEAST: u64 = 1 << 10;
 
 /// Draws y with probability proportional to exp(-y^2 / (2 `variance`)), over all integers. A discrete
@@ -27,7 +27,8 @@ pub fn discrete_gaussian(variance: u64, rng: &mut impl CryptoRng) -> i64 {
     let below = 2 * variance * t * t;
     loop {
         let y = discrete_laplace(scale, rng);
-        // Values above 2^10 t have a probability below exp(-2^19). Their squares may not fit.
+        // Values above 2^10 t have a probability below exp(-2^19). They are skipped, because their squares
+        // may not fit.
         let above = u128::from(y.unsigned_abs()).checked_mul(t).map(|far| far.abs_diff(variance));
         let Some(above) = above.and_then(|far| far.checked_mul(far)) else { continue };
         if bernoulli_exp(above, below, rng) {
@@ -38,27 +39,27 @@ pub fn discrete_gaussian(variance: u64, rng: &mut impl CryptoRng) -> i64 {
 
 /// Returns the budget of zero-concentrated differential privacy (Bun & Steinke, TCC 2016) that (epsilon,
 /// delta) permits, in 10^-12, rounded down. rho-zCDP implies (rho + 2 sqrt(rho ln(1 / delta)), delta),
-/// Proposition 1.3, so rho = (sqrt(L + epsilon) - sqrt(L))^2 with L = ln(1 / delta). One part in 10^9 is
-/// kept back: for the last bits of the roots, and for the difference between sums of draws and one draw.
+/// Proposition 1.3, so rho = (sqrt(L + epsilon) - sqrt(L))^2 with L = ln(1 / delta). The result is smaller by
+/// one part in 10^9, because the roots are rounded, and because a sum of draws differs slightly from one
+/// draw.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10^15")]
 pub fn concentrated(epsilon: Ratio, delta: Ratio) -> u64 {
     let (epsilon, l) = (epsilon.to_f64(), -libm::log(delta.to_f64()));
-    // Computed as a quotient, because the difference of the roots would lose digits.
+    // The quotient keeps the digits that the difference of the roots would lose.
     let root = epsilon / (libm::sqrt(l + epsilon) + libm::sqrt(l));
     (root * root * (1.0 - 1e-9) * 1e12).floor().max(1.0) as u64
 }
 
-/// Returns the variance of each of `parties` shares of the noise on a vector of integers:
-/// ceil(sensitivity^2 rounds / (2 rho parties)), at least [`LEAST`]. One member can change the vector by
-/// at most `sensitivity` in Euclidean length, `rounds` times, for `rho` in 10^-12 in total. Returns
-/// `None` above [`MOST`].
+/// Returns the variance of each of `parties` shares of the noise on a vector of integers: ceil(sensitivity^2
+/// rounds / (2 rho parties)), at least [`LEAST`]. One member can change the vector in each of `rounds` rounds
+/// by at most `sensitivity` in Euclidean length. `rho` is the budget of all rounds, in 10^-12. Returns `None`
+/// if the variance is above [`MOST`].
 ///
-/// The sum of k discrete Gaussians of variance v on each of d words is eps^2 / 2-concentrated with eps^2
-/// = sensitivity^2 / (k v) + tau d / 2, tau = 10 sum_{j<k} exp(-2 pi^2 v j / (j + 1)) (Kairouz, Liu &
-/// Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation",
-/// ICML 2021, Theorem 1). With v >= 2^10, tau is below exp(-10,000). Any further shares are
-/// post-processing.
+/// The sum of k discrete Gaussians of variance v on each of d words is eps^2 / 2-concentrated with eps^2 =
+/// sensitivity^2 / (k v) + tau d / 2, tau = 10 sum_{j<k} exp(-2 pi^2 v j / (j + 1)) (Kairouz, Liu & Steinke,
+/// "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation", ICML 2021,
+/// Theorem 1). With v >= 2^10, tau is below exp(-10,000). Adding further shares is post-processing.
 ///
 /// # Panics
 /// If `rho` or `parties` is 0.
@@ -116,7 +117,7 @@ mod tests {
             let squares: f64 = (0..draws).map(|_| (sum(&mut rng) as f64).powi(2)).sum();
             let found = squares / f64::from(draws) / (variance as f64 * f64::from(shares));
             // One standard deviation of the mean of squares is sqrt(2 / draws) = 0.022. The limit is five
-            // of them.
+            // standard deviations.
             assert!((found - 1.0).abs() < 0.112, "variance {variance}, {shares} shares: {found}");
         }
     }

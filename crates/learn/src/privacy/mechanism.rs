@@ -1,26 +1,27 @@
-//! Makes a party's counts private before it sends them: the release of Ram & Sinha, Algorithm 2, and
-//! noise in shares. lab/privacy-proofs.md has the proofs, docs/privacy.md the attackers.
+//! Makes a peer's counts private before it sends them: by the release of Ram & Sinha, Algorithm 2, or by
+//! noise in shares. The field `parties` counts peers. `lab/privacy-proofs.md` has the proofs,
+//! `docs/privacy.md` describes the attackers.
 
 use rand::CryptoRng;
 
 use super::{Ratio, discrete_laplace, select, share};
 
-/// Method that makes a party's counts private. A row adds at most 1 to each count and `weight` to all of
-/// them together.
+/// Method that makes a peer's counts private. A row adds at most 1 to each count and `weight` to all counts
+/// together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Protects the counts of each party alone: `top` counts are selected by the exponential mechanism
-    /// and get noise of their own. The other counts are 0.
+    /// Protects the counts of each peer alone: the exponential mechanism selects `top` counts, which get
+    /// noise of their own. The other counts are 0.
     Release {
-        /// Budget of one party's release.
+        /// Budget of one peer's release.
         epsilon: Ratio,
-        /// Number of counts in a release: T.
+        /// Number of counts in a release: the paper's T.
         top: u32,
-        /// Largest released count, so that the sum over all parties does not wrap.
+        /// Largest released count, so that the sum over all peers does not overflow.
         most: u32,
     },
-    /// Protects the total of all parties: every count gets noise, in shares. The `top` largest counts of
-    /// the total are kept.
+    /// Protects the total of all peers: every count gets noise, in shares. The `top` largest counts of the
+    /// total are kept.
     Shares {
         /// Budget of the total.
         epsilon: Ratio,
@@ -34,16 +35,16 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Returns the words that a party sends for its `counts`. Words of shares are added mod 2^32.
+    /// Returns the words that a peer sends for its `counts`. Words of shares are added mod 2^32.
     ///
     /// # Panics
-    /// If a parameter is 0, or so extreme that a ratio of parameters exceeds 64 bits. In a session 2 T /
-    /// epsilon and 2 weight / epsilon never do.
+    /// If a parameter is 0, or so extreme that a ratio of parameters exceeds 64 bits. In a session the ratios
+    /// 2 T / epsilon and 2 weight / epsilon always fit.
     pub fn draw(&self, counts: &[u32], rng: &mut impl CryptoRng) -> Vec<u32> {
         let in_range = |ratio: Option<Ratio>| ratio.unwrap_or_else(|| panic!("{self:?} is out of range"));
         match *self {
             Self::Release { epsilon, top, most } => {
-                // For each of T counts, epsilon / 2T is spent on its index and the same on its value.
+                // For each of T counts, the choice of its index costs epsilon / 2T, and so does its value.
                 // Neighbouring counts differ by 1 in both.
                 let exponent = in_range(epsilon.over(4 * u64::from(top)));
                 let scale = in_range(epsilon.over(2 * u64::from(top))).inverse();

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A positive ratio of integers, in lowest terms: a privacy budget, the scale of a distribution, a share.
+/// A positive ratio of integers, in lowest terms, such as a privacy budget, the scale of a distribution or a
+/// share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratio {
     numerator: u64,
@@ -51,7 +52,8 @@ impl Ratio {
         self.denominator
     }
 
-    /// Multiplies by an integer. Returns `None` for 0 and if a part exceeds 64 bits.
+    /// Multiplies by an integer. Returns `None` if the factor is 0 or if numerator or denominator exceeds 64
+    /// bits.
     #[must_use]
     pub const fn times(self, factor: u64) -> Option<Self> {
         let Some(reduced) = Self::new(factor, self.denominator) else { return None };
@@ -67,7 +69,8 @@ impl Ratio {
         Self { numerator: self.denominator, denominator: self.numerator }
     }
 
-    /// Divides by an integer. Returns `None` for 0 and if a part exceeds 64 bits.
+    /// Divides by an integer. Returns `None` if the divisor is 0 or if numerator or denominator exceeds 64
+    /// bits.
     #[must_use]
     pub const fn over(self, divisor: u64) -> Option<Self> {
         match self.inverse().times(divisor) {
@@ -76,8 +79,8 @@ impl Ratio {
         }
     }
 
-    /// Returns the decimal number with at most six places whose binary64 is `number`, if there is one
-    /// between 0.000001 and 1000.
+    /// Returns the decimal number between 0.000001 and 1000 with at most six places whose binary64 is
+    /// `number`, or `None` if `number` is not such a decimal.
     #[must_use]
     pub fn from_decimal(number: f64) -> Option<Self> {
         let millionths = (number * 1e6).round();
@@ -86,7 +89,8 @@ impl Ratio {
         fits.then(|| Self::millionths(millionths as u64)).flatten()
     }
 
-    /// Returns the nearest binary64, for people and for tests. No mechanism may depend on it.
+    /// Returns the nearest binary64, for tests and for output that people read. No mechanism may depend on
+    /// it.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "rounding is the point")]
     pub fn to_f64(self) -> f64 {

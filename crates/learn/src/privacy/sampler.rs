@@ -5,8 +5,8 @@ use rand::CryptoRng;
 
 use super::Ratio;
 
-/// Draws a uniform number in 0..`n`. It draws the bits that `n` - 1 needs until they form a number below
-/// `n`.
+/// Draws a uniform number in 0..`n`. As many bits as `n` - 1 has are drawn again and again until they form a
+/// number below `n`.
 ///
 /// # Panics
 /// If `n` is 0.
@@ -44,8 +44,8 @@ pub(super) fn bernoulli_exp(mut numerator: u128, denominator: u128, rng: &mut im
     bernoulli_exp_unit(numerator, denominator, rng)
 }
 
-/// Does the same for a fraction g of at most 1. Coins of probability g, g/2, g/3, .. are thrown until one
-/// fails, after k successes. k is even with probability 1 - g + g^2/2 - .. = exp(-g).
+/// Returns true with probability exp(-g) for a fraction g of at most 1. Coins of probability g, g/2, g/3, ..
+/// are thrown until one fails, after k successes. k is even with probability 1 - g + g^2/2 - .. = exp(-g).
 fn bernoulli_exp_unit(numerator: u128, denominator: u128, rng: &mut impl CryptoRng) -> bool {
     let mut k = 1;
     while bernoulli(numerator, denominator * k, rng) {
@@ -67,7 +67,7 @@ pub(super) fn geometric(scale: Ratio, rng: &mut impl CryptoRng) -> u64 {
     while bernoulli_exp_unit(1, 1, rng) {
         whole += 1;
     }
-    // Larger values have a probability below exp(-2^63 / scale): with the scales of a session, below
+    // Larger values have a probability below exp(-2^63 / scale). With the scales of a session, that is below
     // 2^-10000.
     u64::try_from((remainder + t * whole) / s).unwrap_or(u64::MAX)
 }
@@ -77,7 +77,7 @@ pub fn discrete_laplace(scale: Ratio, rng: &mut impl CryptoRng) -> i64 {
     loop {
         let magnitude = i64::try_from(geometric(scale, rng)).unwrap_or(i64::MAX);
         let negative = rng.next_u32() & 1 == 1;
-        // Zero must not have two ways to occur.
+        // Otherwise 0 would be drawn twice as often as it should be.
         match (negative, magnitude) {
             (true, 0) => {}
             (true, _) => return -magnitude,

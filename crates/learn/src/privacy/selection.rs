@@ -10,8 +10,8 @@ use super::sampler::below;
 
 /// Number of bits of an integer weight.
 const BITS: u64 = 64;
-/// Weights are relative to the largest remaining count. They are recomputed after the weight of that count
-/// has fallen by e to the power of this number. Weights then still have 52 bits.
+/// Weights are relative to the largest remaining count. They are recomputed when the weight of that count has
+/// fallen by a factor of e to the power of this number. Weights then still have 52 bits.
 const SUNK: u128 = 8;
 
 /// Entries with the same count.
@@ -23,15 +23,15 @@ struct Group {
     high: u128,
 }
 
-/// Selects `top` different entries of `counts` (all, if there are fewer), in the order of their
-/// selection. Each entry i is selected with probability proportional to exp(a counts\[i\]) among the
-/// remaining entries, a = `exponent`.
+/// Selects `top` different entries of `counts` (all, if there are fewer), in the order of their selection.
+/// Each selection takes entry i with a probability proportional to exp(a counts\[i\]) among the remaining
+/// entries, where a is `exponent`.
 ///
-/// Entries of equal counts are drawn as a group. A group gets an integer weight for each entry, a little
-/// above the true weight. An entry is drawn by these weights. It is then rejected with a probability that
-/// exactly corrects the excess of its weight. For this, a number below the weight is drawn digit after
-/// digit and compared with bounds of the true weight. The bounds are tightened until they decide. One
-/// draw in about 2^50 needs more digits than the first.
+/// Entries of equal counts are drawn as a group. A group gets an integer weight for each entry, which is
+/// slightly above the true weight. An entry is drawn by these weights, and then rejected with a probability
+/// that exactly corrects the excess of its weight. For this, a number below the weight is drawn digit by
+/// digit and compared with bounds of the true weight. The bounds are tightened until they decide. One draw in
+/// about 2^50 needs more digits than the first.
 ///
 /// # Panics
 /// If there are more than 2^32 counts.

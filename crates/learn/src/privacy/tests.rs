@@ -1,6 +1,6 @@
-//! Tests the samplers against their exact distributions: chi-square goodness of fit. The seeds are fixed,
-//! so a test that passes will always pass. With fresh seeds, each `fits` would fail a correct sampler
-//! once in [`ALARM`]^-1 runs.
+//! Tests the samplers against their exact distributions by chi-square goodness of fit. The seeds are fixed,
+//! so a test that passes will always pass. With fresh seeds, each `fits` would fail a correct sampler once in
+//! 1 / [`ALARM`] runs.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ fn ratio(numerator: u64, denominator: u64) -> Ratio {
     Ratio::new(numerator, denominator).unwrap()
 }
 
-/// Returns the probability of outcomes at least as far from `expected`. Values with fewer than 10
-/// expected draws are counted together.
+/// Returns the probability of outcomes that are at least as far from `expected` as `draws`. Values with fewer
+/// than 10 expected draws are counted together.
 fn likelihood<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)]) -> f64 {
     let mut seen: BTreeMap<T, f64> = BTreeMap::new();
     let mut total = 0.0;
@@ -50,10 +50,10 @@ fn likelihood<T: Ord>(draws: impl IntoIterator<Item = T>, expected: &[(T, f64)])
         statistic += (rest_seen - rest_expected).powi(2) / rest_expected;
         cells += 1.0;
     } else {
-        // Catches a value that should be very rare but is not.
+        // Detects a value that should be very rare but is not.
         assert!(
             rest_seen < 10.0 + 10.0 * rest_expected,
-            "{rest_seen} draws where {rest_expected} are expected"
+            "{rest_seen} draws of rare values, expected {rest_expected}"
         );
     }
     ChiSquared::new(cells - 1.0).unwrap().sf(statistic)
@@ -197,15 +197,15 @@ fn the_comparison_finds_samplers_that_are_a_little_wrong() {
     let mut draws = |draw: &mut dyn FnMut(&mut ChaCha20Rng) -> i64| {
         (0..DRAWS).map(|_| draw(&mut rng)).collect::<Vec<_>>()
     };
-    // Three wrong samplers instead of a discrete Laplace of scale 10: a scale of 10.3, zero twice as
-    // likely, and rounded values.
+    // Three wrong samplers replace a discrete Laplace of scale 10. The first has a scale of 10.3, the second
+    // draws zero twice as often, the third rounds values.
     assert!(!fits(draws(&mut |rng| discrete_laplace(ratio(103, 10), rng)), &masses));
     assert!(!fits(
         draws(&mut |rng| geometric(ratio(10, 1), rng) as i64 * if below(2, rng) == 1 { 1 } else { -1 }),
         &masses
     ));
     assert!(!fits(draws(&mut |rng| discrete_laplace(ratio(10, 1), rng) & !1), &masses));
-    // Shares made for five parties instead of the two that add them.
+    // The shares are made for five peers, but only two peers add theirs.
     assert!(!fits(draws(&mut |rng| share(5, ratio(10, 1), rng) + share(5, ratio(10, 1), rng)), &masses));
 }
 

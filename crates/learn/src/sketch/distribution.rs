@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use flyswarm_data::Dataset;
 
-/// Fewest and most counters of a row, B.
+/// Smallest and largest number of counters of a row, B.
 pub const RANGE: std::ops::RangeInclusive<usize> = 2..=1 << 16;
 /// Largest number of counters of a sketch, R x B, so that a sum stays below 64 MiB.
 pub const MAX_COUNTERS: usize = 1 << 24;
@@ -40,12 +40,12 @@ pub trait RowHashes: fmt::Debug + Send + Sync {
     /// Returns the number of values of a record.
     fn features(&self) -> usize;
 
-    /// Returns the counter of each row that a record increments: one below [`range`](Self::range) for
+    /// Returns the counter that a record increments in each row: one number below [`range`](Self::range) for
     /// each row.
     fn buckets(&self, record: &[f32]) -> Vec<u16>;
 
-    /// For each record, increments the counters (rows x range). `records` is row-major. The result equals
-    /// that of [`buckets`](Self::buckets) for each record, but is computed faster.
+    /// Increments the counters (rows x range) of each record. `records` is row-major. The result equals that
+    /// of [`buckets`](Self::buckets) for each record, but is computed faster.
     fn count(&self, records: &[f32], counters: &mut [u32]);
 }
 
@@ -55,7 +55,7 @@ pub trait RowHashes: fmt::Debug + Send + Sync {
 pub enum Family {
     /// Signs of random projections: the kernel is (1 - angle / pi)^p.
     Srp,
-    /// MinHash of the features above 0: the kernel is the Jaccard similarity, folded to the range.
+    /// MinHash of the features above 0: the kernel is the Jaccard similarity plus the collisions by chance.
     Minhash,
 }
 
@@ -117,15 +117,15 @@ pub enum SketchError {
         /// Valid values.
         expected: String,
     },
-    /// Two sketches, or a sketch and its hashes, do not fit each other.
-    #[error("a sketch of {} x {} counters where one of {} x {} is needed", found.0, found.1, expected.0, expected.1)]
+    /// Two sketches, or a sketch and its hashes, differ in shape.
+    #[error("a sketch of {} x {} counters, expected {} x {}", found.0, found.1, expected.0, expected.1)]
     Mismatch {
         /// Rows and range that were given.
         found: (usize, usize),
         /// Rows and range that are needed.
         expected: (usize, usize),
     },
-    /// A counter could wrap.
+    /// A counter could overflow.
     #[error("{0} records, at most 4294967295")]
     Records(u64),
     /// The words do not form a sketch of any records.
@@ -165,15 +165,15 @@ impl fmt::Debug for DistributionSketch {
 /// Distance of two data sets. Each sketch is first divided by its number of records.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Distance {
-    /// Mean over the rows of the L2 norm of the row's difference, 0 to sqrt 2 (the authors' code; it does
-    /// not grow with R).
+    /// Mean over the rows of the L2 norm of the row's difference, 0 to sqrt 2. The authors' code uses this
+    /// mean, which does not grow with R.
     pub row_mean: f64,
     /// L2 norm of the whole difference, 0 to sqrt(2 R) (paper, Algorithm 3).
     pub plain: f64,
 }
 
 impl Distance {
-    /// Computes the distance of two tables of shares, each row `range` long. Squares are added and rows
+    /// Computes the distance of two tables of shares. Each row has `range` shares. Squares are added and rows
     /// averaged in ascending order, in binary64.
     #[must_use]
     pub fn between(range: usize, one: &[f64], other: &[f64]) -> Self {
@@ -190,7 +190,7 @@ impl Distance {
 }
 
 impl DistributionSketch {
-    /// Makes a sketch of no records.
+    /// Makes a sketch without records.
     ///
     /// # Errors
     /// [`SketchError::Shape`].
@@ -230,7 +230,7 @@ impl DistributionSketch {
         Ok(())
     }
 
-    /// Counts many records. The result equals that of [`add`](Self::add) for each, but is computed
+    /// Counts many records. The result equals that of [`add`](Self::add) for each record, but is computed
     /// faster.
     ///
     /// # Errors
@@ -253,16 +253,16 @@ impl DistributionSketch {
         Ok(())
     }
 
-    /// Returns the kernel density at `record`, 0 to 1. Each row gives the share of records in the counter
-    /// that `record` would increment. The density is the median over `groups` groups of rows of the mean
-    /// share in the group. Groups are consecutive rows, their sizes differ by at most one, and the longer
-    /// ones come first. There are at least 1 and at most R of them. The median of an even number is the
-    /// mean of the middle two. The density is 0 without records.
+    /// Returns the kernel density at `record`, 0 to 1. Each row gives the share of the records in the counter
+    /// that `record` would increment. The rows are divided into `groups` groups (at least 1, at most R).
+    /// Groups are consecutive rows, their sizes differ by at most one, and the longer ones come first. The
+    /// density is the median of the groups' mean shares. The median of an even number of means is the mean of
+    /// the middle two. The density is 0 without records.
     ///
-    /// `groups` = R is the paper's Algorithm 4. A row's share has the density as its mean, but its
-    /// distribution is skewed. On the digits, the median of single rows misses the mean by a fifth and
-    /// more, and more rows do not cure that (docs/sketch.md). The mean (1 group) and the median of a few
-    /// means have errors that fall as R^-1/2. The median of means also tolerates single odd rows, as
+    /// `groups` = R is the paper's Algorithm 4. The mean of a row's share is the density, but the
+    /// distribution of the share is skewed. On the digits, the median of single rows differs from the mean by
+    /// a fifth or more, and more rows do not help (docs/sketch.md). The mean (1 group) and the median of a
+    /// few means have errors that fall as R^-1/2. The median of means also tolerates single odd rows, as
     /// required by the theorem behind Algorithm 4.
     #[must_use]
     pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
@@ -275,7 +275,7 @@ impl DistributionSketch {
         median_of_means(&counts, groups) / f64::from(self.records)
     }
 
-    /// Returns every counter divided by the number of records, in binary64; zeros without records.
+    /// Returns every counter divided by the number of records, in binary64. All are 0 without records.
     #[must_use]
     pub fn shares(&self) -> Vec<f64> {
         let records = f64::from(self.records.max(1));
@@ -324,14 +324,15 @@ impl DistributionSketch {
         if found == expected { Ok(()) } else { Err(SketchError::Mismatch { found, expected }) }
     }
 
-    /// Returns the number of records after adding `more`. No counter is above it.
+    /// Returns the number of records after adding `more`. No counter is above this number.
     fn with(&self, more: u64) -> Result<u32, SketchError> {
         let all = u64::from(self.records) + more;
         u32::try_from(all).map_err(|_| SketchError::Records(all))
     }
 }
 
-/// Returns the median of the means of `groups` consecutive groups; see [`DistributionSketch::density`].
+/// Returns the median of the means of `groups` groups of consecutive rows; see
+/// [`DistributionSketch::density`].
 fn median_of_means(counts: &[f64], groups: usize) -> f64 {
     let groups = groups.clamp(1, counts.len());
     let (size, longer) = (counts.len() / groups, counts.len() % groups);

@@ -1,14 +1,13 @@
 //! FlyHash: h(x) = the indices of the `rho` largest entries of M x, where M is sparse and binary (Ram &
 //! Sinha, section 2, equation 1; Dasgupta, Stevens & Navlakha 2017).
 //!
-//! **M** has m rows with s ones each, drawn from
-//! `Stream(seed, "flynn/matrix", LE32 m || LE32 D || LE32 s)`, one row after another, where D is the
-//! number of columns. Start from 0..D in order. For i in 0..s, swap place i with place i + below(D - i).
-//! The first s places, sorted, are the columns of the row.
-//!
-//! **Projection**: f32, from 0.0, columns in ascending order. **Winners**: exactly `rho`; of equal sums
-//! the lower row of M wins. (The paper does not define ties. On the digits, 78 % of the points have some
-//! at the cut.)
+//! **M** has m rows with s ones each. They are drawn from `Stream(seed, "flynn/matrix", LE32 m || LE32 D ||
+//! LE32 s)`, one row after another, where D is the number of columns. For each row, start from 0..D in order.
+//! For i in 0..s, swap place i with place i + below(D - i). The first s places, sorted, are the columns of
+//! the row.
+//! **Projection**: sums in f32 that start at 0.0, with the columns in ascending order. **Winners**: exactly
+//! `rho` rows of M. Of equal sums, the lower row of M wins. (The paper does not define ties. On the digits,
+//! 78 % of the points have equal sums at the cut between winners and others.)
 //!
 //! **densify** (an option of the authors' code, not in the paper): x_j of the w numbers of a scaled row
 //! is negated if bit j of `Stream(seed, "flynn/signs", LE32 w)` is 1 (byte j / 8, lowest bit first). The
@@ -38,8 +37,8 @@ mod selection;
 
 use block::{LANES, Points};
 
-/// Largest number of entries of a block of points, 2^24 (64 MiB). With very many features a block holds
-/// fewer points than it could.
+/// Largest number of entries of a block of points, 2^24 (64 MiB). With very many features, this limit makes a
+/// block smaller.
 const BLOCK_ENTRIES: usize = 1 << 24;
 
 /// The data does not fit the sketch.
@@ -63,7 +62,7 @@ pub struct FlyHash {
     dimension: usize,
     ones: usize,
     winners: usize,
-    /// Columns of the ones: m rows of `ones` columns, ascending.
+    /// Columns of the ones in the m rows of M, ascending in each row.
     columns: Vec<u32>,
     /// Signs of the features, 1 or -1, if densified.
     signs: Option<Vec<f32>>,
@@ -118,10 +117,10 @@ impl FlyHash {
     /// after another.
     ///
     /// # Errors
-    /// [`FeatureError`] if scaler or data have another number of features.
+    /// [`FeatureError`] if scaler or data have a different number of features.
     ///
     /// # Panics
-    /// If `rows` reaches past the data.
+    /// If `rows` has an index that `data` does not have.
     pub fn winners<'a>(
         &self,
         scaler: &Scaler,

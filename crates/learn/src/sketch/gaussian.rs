@@ -1,13 +1,13 @@
-//! Standard Gaussians that all peers draw alike from a stream: by Box and Muller's rule, two words of 8
-//! bytes (little-endian) for each pair,
+//! Standard Gaussians that all peers draw alike from a stream, by Box and Muller's rule. Two words a and b of
+//! 8 bytes (little-endian) give a pair of entries:
 //!
 //! ```text
 //! u = ((a >> 11) + 1) / 2^53     v = (b >> 11) / 2^53     r = sqrt(-2 ln u)
 //! entry 2i = r cos(2 pi v)       entry 2i + 1 = r sin(2 pi v)
 //! ```
 //!
-//! in binary64 with the crate `libm`. Row l of a matrix of `columns` columns begins at byte 16
-//! ceil(columns / 2) l. The last pair of a row of odd length leaves one entry unused.
+//! All numbers are binary64, computed with the crate `libm`. Row l of a matrix of `columns` columns begins at
+//! byte 16 ceil(columns / 2) l. The last pair of a row of odd length leaves one entry unused.
 
 use std::f64::consts::TAU;
 

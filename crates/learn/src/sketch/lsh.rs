@@ -1,13 +1,13 @@
-//! Locality-sensitive codes. Bit l of a row is its side of random plane l. The Hamming distance H of two
-//! codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client Label Propagation*,
-//! TMLR 2023, Algorithm 1, lines 3-6).
+//! Locality-sensitive codes. Bit l of a row's code is the side of random plane l on which the row lies. The
+//! Hamming distance H of two codes estimates their angle, cos(pi H / L) (Scott, Yeo & Lampert, *Cross-client
+//! Label Propagation*, TMLR 2023, Algorithm 1, lines 3-6).
 //!
 //! The normal of plane l is row l of a matrix of L x d standard Gaussians from
 //! `Stream(seed, "planes", [])`, drawn as described in `sketch::gaussian`.
 //!
-//! The bit is 1 if the sum of the products, added in the order of the features in binary64, is above 0.
-//! Another language computes the entries to about 1e-15. So its bits are the same, except for rows that
-//! are within about 1e-13 of a plane.
+//! The bit is 1 if the sum of the products, added in the order of the features in binary64, is above 0. A
+//! program in another language may compute entries that differ by about 1e-15. Its bits are still the same,
+//! except for rows that are within about 1e-13 of a plane.
 
 use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
@@ -22,7 +22,7 @@ pub const MAX_BITS: usize = 16_384;
 
 /// Number of rows in a block.
 const LANES: usize = 16;
-/// Number of planes at a time, each with a sum of [`LANES`] numbers. That many sums stay in registers.
+/// Number of planes at a time, each with a sum of [`LANES`] numbers. These sums stay in registers.
 const PLANES: usize = 8;
 
 /// Codes of some rows.
@@ -48,7 +48,7 @@ impl Codes {
         whole.then_some(Self { bits, words })
     }
 
-    /// Computes the codes of all rows of `data`, under the planes of `seed`. Returns `None` if
+    /// Computes the codes of all rows of `data` with the planes of `seed`. Returns `None` if
     /// [`from_words`](Self::from_words) would refuse `bits`.
     #[must_use]
     pub fn of(data: &Dataset, seed: &[u8], bits: usize) -> Option<Self> {
@@ -57,8 +57,8 @@ impl Codes {
         }
         let blocks = lanes(data);
         let arch = Arch::new();
-        // One word of every row at a time, because 64 planes are few enough to be made where they are
-        // used.
+        // One word of all rows at a time, because the 64 planes of a word are few enough to be drawn where
+        // they are used.
         let columns: Vec<Vec<u64>> = (0..bits / WORD)
             .into_par_iter()
             .map(|word| {

@@ -28,7 +28,7 @@ impl Prepared {
     /// All scalings.
     pub const ALL: [Self; 5] = [Self::Range, Self::Raw, Self::UnitNorm, Self::Center, Self::Standard];
 
-    /// Scales both parts of the trial, fitted on the training rows.
+    /// Scales both parts of the trial. The scaling is fitted on the training rows.
     ///
     /// # Errors
     /// [`TrialError`] if a feature has no exact mean.

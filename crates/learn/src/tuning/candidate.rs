@@ -50,8 +50,8 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Ranges that candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search"): m in
-/// 2d..2048d, s in 2..0.5d, rho in 8..256.
+/// Ranges that candidates are drawn from. The paper (section 4, "FlyNN hyper-parameter search") has m in
+/// 2d..2048d, s in 2..0.5d and rho in 8..256.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ranges {
     /// Number of features.
@@ -62,8 +62,8 @@ pub struct Ranges {
     pub max_m: usize,
 }
 
-/// Number of ones in a row of M: a number, or a share of d (padded if densified, not multiplied by soft
-/// bins).
+/// Number of ones in a row of M: a number, or a share of d. With `densify` d is first padded. Soft bins do
+/// not multiply d.
 #[derive(Debug, Clone, Copy)]
 enum Ones {
     Number(usize),
@@ -104,9 +104,9 @@ const EXTENDED: [Scaling; 5] =
     [Scaling::Center, Scaling::Standard, Scaling::SoftBins(2), Scaling::SoftBins(4), Scaling::SoftBins(8)];
 
 impl Ranges {
-    /// Returns our default setting (if m may be large enough for it), then known good settings, then
-    /// random ones, every third of them as published. These are 1 + `count` in total, minus those that
-    /// the data does not allow.
+    /// Returns our default setting (if m may be large enough for it), then known good settings, then random
+    /// ones. Every third random setting is one of the published method. These are 1 + `count` in total, minus
+    /// those that the data does not allow.
     #[must_use]
     pub fn draw(&self, count: usize, seed: &[u8]) -> Vec<Candidate> {
         let rng = &mut generator(seed, "candidates");

@@ -1,4 +1,4 @@
-//! Measures the cost of noise on the counts of several parties: balanced accuracy with and without noise.
+//! Measures the cost of noise on the counts of several peers: balanced accuracy with and without noise.
 
 use chacha20::ChaCha20Rng;
 use flyswarm_data::Dataset;
@@ -13,7 +13,7 @@ use crate::privacy::mechanism::Mechanism;
 use crate::sketch::Parameters;
 use crate::sketch::flyhash::FlyHash;
 
-/// Counts of several parties, and test rows for the model of their sum.
+/// Counts of several peers, and test rows for the model of their sum.
 #[derive(Debug)]
 pub struct Noisy {
     classes: usize,
@@ -25,7 +25,7 @@ pub struct Noisy {
 }
 
 impl Noisy {
-    /// Deals the rows of `train` to `parties` parties. The scaling of `parameters` must not need moments.
+    /// Deals the rows of `train` to `parties` peers. The scaling of `parameters` must not need moments.
     ///
     /// # Errors
     /// [`TrialError`] if the sizes do not form a model.
@@ -68,7 +68,7 @@ impl Noisy {
         self.accuracy(sent, |total| mechanism.read(total))
     }
 
-    /// Returns the balanced accuracy of the model of the sum of the parties' words.
+    /// Returns the balanced accuracy of the model of the sum of the peers' words.
     fn accuracy(
         &self,
         sent: impl Iterator<Item = Vec<u32>>,

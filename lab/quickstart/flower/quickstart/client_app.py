@@ -1,4 +1,4 @@
-"""A party of Flower's app: trains the CNN on its part of the rows in each round."""
+"""The client of Flower's app: trains the CNN on its part of the rows in each round."""
 
 import torch
 from digits import BATCH, EPOCHS, Cnn, part

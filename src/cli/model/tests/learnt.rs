@@ -45,7 +45,8 @@ fn learnt_rows_of_another_model_say_nothing_and_damaged_ones_are_refused() {
     std::fs::write(&file, "{}").unwrap();
     let error = report().unwrap_err().to_string();
     assert!(
-        error.contains("m.learnt-rows: no learnt rows: ") && error.ends_with("copy it again, or remove it"),
+        error.contains("m.learnt-rows: not a file of learnt rows: ")
+            && error.ends_with("copy it again, or remove it"),
         "{error}"
     );
 }

@@ -151,7 +151,7 @@ fn names_of_rows_have_no_column() {
     let error =
         try_draft("x,c", 20, |row| format!("{row},{}.5,{}", row % 7, class(row)), "c", &RULE).unwrap_err();
     assert!(
-        error.contains("3 columns in the rows, expected 2 as in the header; names of rows as R"),
+        error.contains("3 columns in the rows, expected 2 as in the header; the column of row names that R"),
         "{error}"
     );
 }
@@ -246,7 +246,8 @@ fn a_table_whose_columns_are_patients_is_drafted_with_a_warning() {
     };
     let told = warned(60, 6, &|at| format!("P{at:03}"));
     assert!(told.starts_with("warning: 61 columns and 6 rows") && told.contains("\"P000\""), "{told}");
-    // No warning: enough rows, few columns, or names that differ in more than a number.
+    // These tables get no warning: they have enough rows or few columns, or their names differ in more than a
+    // number.
     assert_eq!(warned(60, 40, &|at| format!("P{at:03}")), "");
     assert_eq!(warned(12, 2, &|at| format!("P{at:03}")), "");
     assert_eq!(warned(60, 6, &|at| "x".repeat(at + 1)), "");

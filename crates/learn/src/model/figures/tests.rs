@@ -14,7 +14,8 @@ fn intervals_are_those_of_the_formulas() {
     near(share.high, 0.9433);
     assert_eq!((Share::of(0, 0), Share::of(0, 5).unwrap().low), (None, 0.0));
     assert!(Share::of(0, 5).unwrap().high > 0.4, "five rows say little");
-    // Agresti and Min, computed by hand: of 60 rows 9 and 2; then the mean of two classes.
+    // Agresti and Min, computed by hand. Of 60 rows, only the first prediction has 9 right, only the second
+    // has 2 right.
     let gain = Gain::of([([9, 2], 60)]).unwrap();
     near(gain.value, 7.0 / 60.0);
     near(gain.low, 0.007_06);
@@ -92,7 +93,7 @@ fn words_that_no_parties_show_are_refused() {
     let words = shown.words();
     assert_eq!(words.len(), Sums::length(2, true));
     assert_eq!(Sums::from_words(2, &words), Some(shown));
-    // A party with few rows is only in the table, so more rows there are not a contradiction.
+    // A peer with few rows is only in the table, so more rows in the table are not a contradiction.
     for at in 4..words.len() {
         let mut other = words.clone();
         // Confidence, correct rows and rows of a bin are bounded by all rows; ranks are bounded by the
@@ -137,7 +138,7 @@ fn words_that_are_too_few_or_too_large_or_in_the_wrong_bin_are_refused() {
         Sums::from_words(3, &words)
     };
     assert!(stated([[10, 10, 0], [10, 0, 0]]).is_some());
-    // Rows of a party with few rows are in no bin.
+    // The rows of a peer with few rows are in no bin.
     assert!(stated([[10, 4, 0], [0, 0, 0]]).is_some());
     for bins in [[[0, 10, 0], [20, 0, 0]], [[9, 9, 0], [11, 1, 0]], [[11, 0, 0], [0, 0, 0]]] {
         assert_eq!(stated(bins), None, "{bins:?}");

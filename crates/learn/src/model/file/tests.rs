@@ -21,12 +21,12 @@ fn a_model_comes_back_from_its_file_whatever_the_scaling() {
         assert_eq!(back.digest(), model.digest());
         assert_eq!(back.encode(), model.encode());
         let last = model.clone().with_calibration(Calibration::new(31));
-        assert_ne!(last.digest(), model.digest(), "it states other probabilities");
+        assert_ne!(last.digest(), model.digest(), "its probabilities differ");
         assert_eq!(Model::decode(&last.encode()).unwrap(), last);
     }
     let names: Vec<_> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["m.model"], "nothing is left beside the file");
+    assert_eq!(names, ["m.model"], "no other file is left in the folder");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn impossible_fields_are_refused_even_under_a_right_checksum() {
     assert_eq!(error(|b| b[60] = 33), "calibration at byte 76 is 33, expected 0 to 32");
     assert_eq!(error(|b| b[61] = 6), "scaling at byte 77 is 6, expected 0 to 5");
     assert_eq!(error(|b| b[62..70].fill(255)), "the sums for feature 1 cannot come from rows");
-    // With one byte more or less the digest does not match.
+    // The digest does not match if a byte is added or removed.
     assert_eq!(error(|b| b.push(0)), "the checksum does not match: the file is damaged");
     assert_eq!(error(|b| b.truncate(b.len() - 1)), "the checksum does not match: the file is damaged");
     assert!(error(|b| b.truncate(b.len() - 100)).starts_with("truncated: counts needs"));
@@ -154,7 +154,7 @@ fn every_truncation_and_every_flipped_bit_of_names_and_origin_is_refused() {
         bytes[at] ^= 1 << (at % 8);
         assert!(Model::decode(&bytes).is_err(), "byte {at}");
     }
-    // Errors that a checksum cannot find are found field by field.
+    // A checksum does not detect wrong values. The checks of the fields detect them.
     let body = model.body();
     let forged = |change: fn(&mut Vec<u8>)| {
         let mut origin = origin_bytes(model.origin());

@@ -6,15 +6,15 @@
 //! g_r(j) = mix(key_r + j 0x9e3779b97f4a7c15)  mod 2^64
 //! ```
 //!
-//! where key_r is the r-th word of 8 bytes (little-endian) of `Stream(seed, "sketch/minhash", "")` and
-//! `mix` the finaliser of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014). `mix` is a bijection, so no two
-//! features of a row tie. The record's number is the least value of its features, mod B. A record without
-//! features has the value of feature 0.
+//! where key_r is the r-th word of 8 bytes (little-endian) of `Stream(seed, "sketch/minhash", "")` and `mix`
+//! is the finaliser of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014). `mix` is a bijection, so no two
+//! features of a row have the same value. The record's number is the smallest value of its features, mod B. A
+//! record without features has the value of feature 0.
 //!
-//! Two records collide in a row if the least feature is the same, with probability J, their Jaccard
-//! similarity. Otherwise they collide by folding with probability 1 / B. So the kernel is J + (1 - J) /
-//! B. Folding the *value* instead of the number of the feature makes that chance independent from row to
-//! row.
+//! Two records collide in a row if the feature with the smallest value is the same. This has the probability
+//! J, their Jaccard similarity. Otherwise they collide because of mod B, with probability 1 / B. So the
+//! kernel is J + (1 - J) / B. The *value* is folded by mod B, not the number of the feature, so that chance
+//! collisions are independent from row to row.
 
 use rayon::prelude::*;
 

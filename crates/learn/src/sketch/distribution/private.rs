@@ -1,11 +1,11 @@
 //! A sketch that may be shown: every counter has noise that is drawn once (paper, Theorem D.2).
 //!
-//! Neighbouring data sets differ in one record that is replaced by another; the number of records is
+//! Neighbouring data sets differ in one record, which is replaced by another. The number of records is
 //! public. In each of the R rows, one counter falls by 1 and one rises by 1, or none changes. So the L1
 //! sensitivity is 2 R, and discrete Laplace noise of scale 2 R / epsilon on every counter is
-//! epsilon-differentially private. Any computation on the release has no further cost. More rows make
-//! each counter noisier: the error is of the order of sqrt(1 / R) + sqrt(R) / (n epsilon). So R should
-//! grow with n epsilon and not beyond.
+//! epsilon-differentially private. Any computation on the release has no further cost. With more rows each
+//! counter is noisier: the error is of the order of sqrt(1 / R) + sqrt(R) / (n epsilon). So R should grow in
+//! proportion to n epsilon, but not faster.
 //!
 //! Noise makes squared distances larger by its variance. The variance is known, so it is subtracted
 //! ([`PrivateSketch::distance`]).
@@ -26,8 +26,8 @@ pub struct PrivateSketch {
 }
 
 impl DistributionSketch {
-    /// Returns this sketch with fresh noise. A second release of the same records costs epsilon once
-    /// more: keep the first and show it again.
+    /// Returns this sketch with fresh noise. A second release of the same records costs epsilon once more. So
+    /// keep the first release and show it again.
     ///
     /// # Errors
     /// [`SketchError::Shape`] if 2 R / epsilon is not a ratio of 64-bit integers.
@@ -44,8 +44,8 @@ impl DistributionSketch {
     }
 }
 
-/// Returns the variance of the noise on one counter of one release with `rows` rows: 1 / (2
-/// sinh^2(epsilon / 4 R)), that of discrete Laplace noise of scale 2 R / epsilon.
+/// Returns the variance of the noise on one counter of one release with `rows` rows. It is 1 / (2
+/// sinh^2(epsilon / 4 R)), the variance of discrete Laplace noise of scale 2 R / epsilon.
 #[must_use]
 pub fn noise_variance(epsilon: Ratio, rows: usize) -> f64 {
     let sinh = libm::sinh(epsilon.to_f64() / (4.0 * rows as f64));
@@ -107,7 +107,7 @@ impl PrivateSketch {
         &self.counters
     }
 
-    /// Adds another release. The noises add up too.
+    /// Adds another release, including its noise.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`], [`SketchError::Records`].
@@ -126,8 +126,8 @@ impl PrivateSketch {
         Ok(())
     }
 
-    /// Does the same as [`DistributionSketch::density`]. With noise, the density may be below 0 or above
-    /// 1.
+    /// Computes the density as [`DistributionSketch::density`] does. With noise, the density may be below 0
+    /// or above 1.
     #[must_use]
     pub fn density(&self, hashes: &dyn RowHashes, record: &[f32], groups: usize) -> f64 {
         if self.records == 0 {
@@ -141,9 +141,9 @@ impl PrivateSketch {
     /// Computes the distance of the records of two sums that share no release. `variance` is that of one
     /// release ([`noise_variance`]).
     ///
-    /// Let S be the sum of the squared differences of the shares, and V the average amount that noise
-    /// adds to it. `plain` is sqrt(max(S - V, 0)), and `row_mean` is that over sqrt R: the root of the
-    /// mean of the squares, while exact sketches have the mean of the roots.
+    /// Let S be the sum of the squared differences of the shares, and V the average amount that noise adds to
+    /// S. `plain` is sqrt(max(S - V, 0)), and `row_mean` is `plain` divided by sqrt R. So `row_mean` is the
+    /// root of the mean of the squares here, but the mean of the roots for exact sketches.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -152,8 +152,8 @@ impl PrivateSketch {
         self.less_noise(other, variance * (each(self) + each(other)))
     }
 
-    /// Does the same as [`distance`](Self::distance) for a single release and a sum that includes it. The
-    /// noise of the release is in both and partly cancels.
+    /// Computes the same distance between a single release and a sum that includes it. The noise of the
+    /// release is in both and partly cancels.
     ///
     /// # Errors
     /// [`SketchError::Mismatch`].
@@ -241,7 +241,8 @@ mod tests {
                 (square, mean, draws) = (square + noise * noise, mean + noise, draws + 1.0);
             }
         }
-        // With kurtosis 6, the limits are six standard errors of a sample variance and of a mean.
+        // The distribution has kurtosis 6. The limits are six standard errors of a sample variance and of a
+        // mean.
         assert!(
             (square / draws / variance - 1.0).abs() < 6.0 * (5.0f64 / draws).sqrt(),
             "{} {variance}",
@@ -299,8 +300,8 @@ mod tests {
         assert!(PrivateSketch::from_words(&words[1..], 10, 16).is_err());
     }
 
-    /// Checks that over many draws the mean of the squared distance is the exact one, for two releases
-    /// and for one in a sum.
+    /// Checks that the mean of the squared distance over many draws is the exact squared distance. It does so
+    /// for two releases, and for a release and a sum that includes it.
     #[test]
     fn the_noise_that_is_taken_off_squared_distances_is_what_it_adds_to_them() {
         let (rows, range) = (12, 16);
@@ -322,7 +323,7 @@ mod tests {
             let released = parts.each_ref().map(|part| part.release(epsilon, &mut rng).unwrap());
             let mut sum = released[0].clone();
             released[1..].iter().for_each(|part| sum.merge(part).unwrap());
-            // Variance 0 subtracts nothing, so that no distance is cut at 0.
+            // With variance 0 nothing is subtracted, so no distance is raised to 0.
             apart += released[0].distance(&released[1], 0.0).unwrap().plain.powi(2) / f64::from(DRAWS);
             within += released[0].distance_within(&sum, 0.0).unwrap().plain.powi(2) / f64::from(DRAWS);
         }

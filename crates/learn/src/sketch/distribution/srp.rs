@@ -1,15 +1,17 @@
-//! Signs of random projections (paper, Definition A.1): each row has p = log2 B planes. A record's sides
-//! of these planes, read as a number, select its counter.
+//! Signs of random projections (paper, Definition A.1): each row has p = log2 B planes. A record is on one
+//! side or the other of each plane. These p sides, read as a number, select the record's counter.
 //!
-//! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is
-//! row l of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`. They are
-//! drawn in the same way as in `lsh` and then rounded to binary32. Bit i of a record's number in row r is
-//! 1 if its product with plane r p + i is above 0. Products and their sum are in binary32, added in the
-//! order of the features from 0, never fused. So a record of zeros has the number 0 in every row.
+//! Two records at an angle a collide in a row with probability (1 - a / pi)^p. The normal of plane l is row l
+//! of a matrix of R p x d standard Gaussians from `Stream(seed, "sketch/planes", "")`. They are drawn in the
+//! same way as in `lsh` and then rounded to binary32. Bit i of a record's number in row r is 1 if its product
+//! with plane r p + i is above 0. Products and their sum are computed in binary32, and products are added in
+//! the order of the features, starting from 0, never fused. So a record of zeros has the number 0 in every
+//! row.
 //!
 //! For speed, a register holds one feature of `LANES` records, and the p sums of a row stay in registers
-//! while the features are read once. `BLOCKS` such blocks use a row's planes before the next row's planes
-//! are loaded. Every sum is still added in the same order, so a sketch is the same on every machine and
+//! while the features are read once. `BLOCKS` such blocks use a row's planes before the next row's planes are
+//! loaded. Every sum is still added in the same order, so a sketch is the same on every machine and for every
+//! vector width.
 //! vector width.
 
 use pulp::{Arch, Simd, WithSimd};
@@ -26,7 +28,7 @@ const LANES: usize = 16;
 /// Number of blocks of [`LANES`] records that use the planes of a row one after another. With 784
 /// features they fill 800 KiB.
 const BLOCKS: usize = 16;
-/// Number of planes at a time. With AVX2 their sums fill twelve of sixteen registers.
+/// Number of planes that are used at a time. With AVX2 their sums fill twelve of sixteen registers.
 const TILE: usize = 6;
 
 /// Hash functions by random projections; see the module.
@@ -34,8 +36,8 @@ pub struct Srp {
     rows: usize,
     planes: usize,
     features: usize,
-    /// Entries, row after row; in a row, tile after tile of at most [`TILE`] planes; in a tile, feature
-    /// after feature.
+    /// Entries, row after row. A row is stored tile by tile of at most [`TILE`] planes, a tile feature by
+    /// feature.
     entries: Vec<f32>,
 }
 
@@ -134,7 +136,7 @@ fn lanes(records: &[f32], features: usize) -> Vec<Lane> {
     out
 }
 
-/// Computes the numbers that a row's planes give to every record of every block.
+/// Computes the numbers that the planes of a row give to the records of all blocks.
 struct Sides<'a> {
     tiles: &'a [f32],
     blocks: &'a [Lane],

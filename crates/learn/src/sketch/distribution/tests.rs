@@ -6,7 +6,7 @@ use super::*;
 use flyswarm_data::digits::digits;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Computes the number of a record in row `row`, one plane after the other.
+/// Computes the number of a record in row `row`, one plane after another.
 fn plain_srp(seed: &[u8], planes: usize, row: usize, record: &[f32]) -> u16 {
     let mut gaussians =
         crate::sketch::gaussian::Gaussians::new(seed, "sketch/planes", record.len(), row * planes);
@@ -193,7 +193,7 @@ fn the_median_is_taken_over_groups_of_nearly_equal_size() {
     let sketch = DistributionSketch { range: 2, records: 100, counters };
     let density = |groups| sketch.density(&First, &[0.0], groups);
     assert_eq!(density(5), 0.09);
-    assert_eq!(density(9), 0.09, "never more groups than rows");
+    assert_eq!(density(9), 0.09, "there are never more groups than rows");
     assert_eq!(density(1), 0.27);
     // (1 + 5 + 9) / 3 and (40 + 80) / 2.
     assert_eq!(density(2), (5.0 + 60.0) / 2.0 / 100.0);
@@ -211,10 +211,7 @@ fn what_is_no_sketch_is_refused_by_name_and_limit() {
     assert_eq!(srp(1, 4, 0), Err("features is 0, expected 1 to 134217728 with 1 rows of 2 planes".into()));
     let mut sketch = DistributionSketch::new(3, 4).unwrap();
     let other = DistributionSketch::new(4, 3).unwrap();
-    assert_eq!(
-        sketch.merge(&other).map_err(text),
-        Err("a sketch of 4 x 3 counters where one of 3 x 4 is needed".into())
-    );
+    assert_eq!(sketch.merge(&other).map_err(text), Err("a sketch of 4 x 3 counters, expected 3 x 4".into()));
     sketch.records = u32::MAX;
     assert_eq!(
         sketch.merge(&sketch.clone()).map_err(text),

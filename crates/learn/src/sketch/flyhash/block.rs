@@ -1,12 +1,12 @@
 //! Sums every row of M for a block of points at once.
 //!
-//! Each point has a *lane*, so that a row of M with s ones is s additions of contiguous vectors. Rows are
+//! Each point has a *lane* of the vectors. So a row of M with s ones takes s additions of vectors. Rows are
 //! first summed in levels of a byte ([`super::levels`]). If levels are exact or a row has many ones, two
-//! lanes share a `u16`: four levels add up without a carry from one lane into the other, and are then
-//! added to totals of 16 bits for each lane. Otherwise a byte holds a quarter of the sum, rounded up.
-//! Only rows that may win are summed in f32. An estimate of the winners' sums ([`super::guess`]) keeps
-//! their number low from the first row on. If levels cannot separate rows (too many ones in a row;
-//! entries of very different size), all rows are summed in f32.
+//! lanes share a `u16`. Then four levels add up without a carry from one lane into the other, and are added
+//! to totals of 16 bits for each lane. Otherwise a byte holds a quarter of the sum, rounded up. Only rows
+//! that may win are summed in f32. An estimate of the winners' sums ([`super::guess`]) keeps the number of
+//! these rows low from the start. If levels cannot separate rows (too many ones in a row; entries of very
+//! different size), all rows are summed in f32.
 //!
 //! The loops are plain Rust over arrays, compiled for AVX-512, AVX2, NEON and plain instructions; `pulp`
 //! picks one when the program runs. Levels are whole numbers, and f32 sums add in the same order in every
@@ -22,10 +22,10 @@ use super::selection::{Candidate, Selection};
 
 /// Number of points of a block (an estimate: two vectors of bytes for AVX-512).
 pub(super) const LANES: usize = 128;
-/// Levels, or sums of them, of two lanes in each word: lane i in the low byte of word i, lane `LANES` /
-/// 2 + i in the high byte. Or sums of one half of the lanes.
+/// Levels, or their sums. Either word i has lane i in its low byte and lane `LANES` / 2 + i in its high byte,
+/// or each word has a sum of 16 bits of one lane.
 pub(super) type Words = [u16; LANES / 2];
-/// Levels, or quarters of sums of them, of all lanes.
+/// Levels of all lanes, or quarters of sums of levels.
 pub(super) type Bytes = [u8; LANES];
 /// Number of lanes that are summed at once in f32, so that the sums stay in registers.
 pub(super) const FLOATS: usize = 32;
@@ -35,23 +35,23 @@ pub(super) const FLOATS: usize = 32;
 pub(super) struct Column<T>(pub(super) T);
 /// Entries or sums of [`FLOATS`] lanes.
 pub(super) type Floats = [f32; FLOATS];
-/// Number of rows of M that are summed before they are offered. If a loop also inspects single sums, the
-/// compiler does not keep them in vectors.
+/// Number of rows of M that are summed before their sums are offered. If a loop also inspects single sums,
+/// the compiler does not keep the sums in vectors.
 const BATCH: usize = 8;
 /// Number of rows of M between checks of whether levels separate them.
 const CHUNK: usize = 512;
 /// Number of columns that are turned into levels at a time.
 const TILE: usize = 16;
-/// Divisor of the rows of M: after this share of them, the guesses are checked for being too high.
+/// After one `EARLY`-th of the rows of M, a check finds out whether the guesses are too high.
 const EARLY: usize = 8;
-/// Number of lanes, by an estimate. Summing a row in f32 for all lanes takes about as long as summing it
-/// in levels and then in this many lanes one by one.
+/// An estimate. Summing a row in f32 for all lanes takes about as long as summing it in levels, and then in
+/// f32 for this number of single lanes.
 const PASSED: usize = 4;
 
 /// Points of a block, prepared for M, and M.
 #[derive(Debug)]
 pub(super) struct Points<'a> {
-    /// Rows of `ones` columns, ascending.
+    /// Columns of the ones in each row of M, ascending.
     pub(super) columns: &'a [u32],
     pub(super) ones: usize,
     pub(super) dimension: usize,
@@ -72,7 +72,7 @@ impl Points<'_> {
     pub(super) fn sum(&self, lane: usize, candidates: &mut [Candidate]) {
         let point = &self.values[lane * self.dimension..][..self.dimension];
         let (fours, rest) = candidates.as_chunks_mut::<4>();
-        // Four at a time, because an addition waits for the previous one in the same sum.
+        // Four sums at a time, because an addition waits for the previous one in the same sum.
         for four in fours {
             let rows = four.map(|candidate| self.row_of_m(candidate.row()));
             let mut sums = [0.0; 4];
@@ -92,9 +92,9 @@ impl Points<'_> {
         }
     }
 
-    /// Returns `rho` ascending rows of M for each point, one point after another. Also returns the
-    /// points, ascending, whose guess was too high; their rows of M are meaningless. Without `guessing`
-    /// no point is returned there.
+    /// Returns `rho` ascending rows of M for each point, one point after another. Also returns the points,
+    /// ascending, whose guess was too high; their rows of M are meaningless. Without `guessing` there are no
+    /// such points.
     pub(super) fn winners(&self, arch: Arch, rho: usize, guessing: bool) -> (Vec<u32>, Vec<usize>) {
         let ones = self.ones;
         let guess =
@@ -104,7 +104,7 @@ impl Points<'_> {
         let exact: Option<Vec<Scale>> = extents.iter().map(|&extent| Scale::exact(extent, ones)).collect();
         let quarters = exact.is_none() && ones <= MAX_QUARTERED;
         let highest = if quarters { quartered(ones) } else { LEVELS };
-        // Nearly all rows pass at first, and fewer the more were seen. More pass by levels than by sums.
+        // At first nearly all rows pass, later fewer and fewer. More rows pass by levels than by sums.
         let (mut use_levels, mut enough) = (exact.is_some() || guess.is_some(), PASSED * CHUNK / 2);
         let scales = exact.unwrap_or_else(|| {
             let exact = |extent| Scale::exact(extent, ones).filter(|_| !quarters);
@@ -193,7 +193,7 @@ enum BlockSums {
     Quarters(Vec<Column<Bytes>>),
 }
 
-/// Computes the extent of each point, and a guess (negative infinity without one).
+/// Computes the extent and the guess of each point. Without guesses, each guess is negative infinity.
 struct Extents<'a> {
     points: &'a Points<'a>,
     guess: Option<Guess>,
@@ -225,7 +225,7 @@ impl NullaryFnOnce for Levels<'_> {
     #[inline(always)]
     fn call(self) -> Self::Output {
         let mut columns = vec![Column([0; LANES]); self.points.dimension];
-        // A few columns at a time, so that the memory they are written to stays in the cache.
+        // A few columns are made at a time, so that their memory stays in the cache.
         for (first, columns) in (0..).step_by(TILE).zip(columns.chunks_mut(TILE)) {
             for (lane, (point, scale)) in self.points.rows().zip(self.scales).enumerate() {
                 let entries = &point[first..first + columns.len()];

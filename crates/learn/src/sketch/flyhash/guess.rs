@@ -1,19 +1,19 @@
 //! Estimates a sum that about the wanted number of rows of M exceed, so that few rows must be examined
 //! before winners are known.
 //!
-//! A row of M is a sample of s of the D entries of a point, without replacement. So mean, variance and
-//! skewness of its sum are known (Cochran, *Sampling Techniques*, chapter 2), and its excess nearly. The
-//! quantile follows from the expansion of Cornish and Fisher (1938). It is only a guess, and no winner
-//! depends on it: if fewer than `rho` rows are above it, the point is searched again without a guess. (If
-//! nearly all entries are large, as in black-and-white images, the guess is too high for most points.
-//! This shows after an eighth of the rows of M.)
+//! A row of M is a sample of s of the D entries of a point, without replacement. So the mean, variance and
+//! skewness of its sum are known (Cochran, *Sampling Techniques*, chapter 2), and its excess kurtosis nearly.
+//! The quantile follows from the expansion of Cornish and Fisher (1938). The result is only a guess, and no
+//! winner depends on it: if fewer than `rho` rows are above the guess, the point is searched again without a
+//! guess. (If nearly all entries are large, as in black-and-white images, the guess is too high for most
+//! points. This shows after an eighth of the rows of M.)
 
 use super::levels::Extent;
 
-/// Number of rows per winner that should be above the guess. So the tail may be several times thinner
-/// than estimated before too few rows are above it.
+/// Number of rows per winner that should be above the guess. Because it is above 1, the tail may be several
+/// times thinner than estimated before too few rows are above the guess.
 const WANTED: f64 = 4.0;
-/// Number of rows wanted in addition.
+/// Number of rows that should be above the guess in addition to [`WANTED`] for each winner.
 const SPARE: f64 = 16.0;
 /// Largest share of the rows of M for which a guess is worth its cost.
 const LARGEST_SHARE: f64 = 0.05;
@@ -66,12 +66,12 @@ impl Guess {
         let quantile = z + (z * z - 1.0) * skewness / 6.0 + z * (z * z - 3.0) * excess / 24.0
             - z * (2.0 * z * z - 5.0) * skewness * skewness / 36.0;
         let guess = ones * mean + quantile * deviation;
-        // No sum exceeds that of the largest entry alone, which many rows may have.
+        // No sum exceeds s times the largest entry, and many rows may have this sum.
         if guess >= ones {
             return f32::NEG_INFINITY;
         }
         let guess = ones * lo + guess * range;
-        // Between whole numbers the share of rows may drop sharply.
+        // From one whole number to the next, the share of rows may drop sharply.
         let guess = if extent.is_whole() { guess.floor() - 1.0 } else { guess } as f32;
         if guess.is_finite() { guess } else { f32::NEG_INFINITY }
     }
@@ -100,8 +100,8 @@ fn powers(point: &[f32], lo: f32, inverse: f32) -> [f32; 4] {
     sums.map(|lanes| lanes.iter().sum())
 }
 
-/// Returns the number that a standard normal variable exceeds with probability `p`, below a half, within
-/// 5e-4 (Abramowitz and Stegun, 26.2.23).
+/// Returns the number that a standard normal variable exceeds with probability `p`, which is below a half.
+/// The error is at most 5e-4 (Abramowitz and Stegun, 26.2.23).
 fn normal_quantile(p: f64) -> f64 {
     let t = (-2.0 * p.ln()).sqrt();
     t - (2.515_517 + t * (0.802_853 + t * 0.010_328))
@@ -120,7 +120,8 @@ mod tests {
         }
     }
 
-    /// Checks for half to eight times the wanted number, with flat, skewed and two-valued entries.
+    /// Checks that half to eight times the wanted number of sums are above the guess, for flat, skewed and
+    /// two-valued entries.
     #[test]
     fn about_as_many_sums_are_above_the_guess_as_wanted() {
         let mut stream = Stream::new(b"guess", "a test", &[]);

@@ -1,22 +1,21 @@
-//! Points in whole levels: a cheap upper bound of every sum, which leaves few rows of M to be summed in
-//! f32.
+//! Rounds the entries of points up to whole levels. Sums of levels are cheap upper bounds of all sums, so
+//! that few rows of M must be summed in f32. Let lo and hi be the smallest and the largest entry of a point
+//! and step = (hi - lo) / [`LEVELS`]. Entry x has the level q = ceil((x - lo) / step), so x <= lo + q step.
+//! Let S be the real sum over a row of M with s ones, and Q the sum of its levels. Then S is at most s lo + Q
+//! step. The sum that [`super`] defines is rounded to f32 s - 1 times. This f32 sum is at most S + s^2 2^-24
+//! A (1 + s 2^-23), where A is the largest magnitude (Higham, *Accuracy and Stability of Numerical
+//! Algorithms*, section 4.2). [`Scale`] uses s^2 2^-23 A instead. The difference of these two terms covers
+//! the rounding of the bound itself in f64, which is smaller than s A 2^-40. A row cannot win if its bound is
+//! not above a sum that rho rows have or exceed already.
 //!
-//! Let lo and hi be the least and largest entry of a point and step = (hi - lo) / [`LEVELS`]. Entry x has
-//! the level q = ceil((x - lo) / step), so x <= lo + q step. The real sum S over a row of M with s ones
-//! is then at most s lo + Q step, with Q the sum of its levels. The sum that [`super`] defines is rounded
-//! to f32 s - 1 times. It is at most S + s^2 2^-24 A (1 + s 2^-23), with A the largest magnitude (Higham,
-//! *Accuracy and Stability of Numerical Algorithms*, section 4.2). [`Scale`] uses s^2 2^-23 A instead.
-//! The difference covers its own rounding in f64, which is smaller than s A 2^-40. A row cannot win if
-//! its bound is not above a sum that rho rows have or exceed already.
+//! **Exact levels.** Entries that are whole numbers (digits, letters, bits) can be their own levels, with
+//! step 1. This needs entries that span at most [`LEVELS`], and sums that stay within 2^24. Then s lo + Q
+//! *is* the f32 sum, and no row must be summed again.
 //!
-//! **Exact levels.** Some whole numbers (digits, letters, bits) are their own levels, with step 1: they
-//! must span at most [`LEVELS`], and their sums must stay within 2^24. Then s lo + Q *is* the f32 sum,
-//! and no row must be summed again.
-//!
-//! **Quarters.** With few ones in a row of M, a byte is enough for the whole sum if it is rounded up to a
-//! multiple of four. Groups of four levels are averaged in pairs and pairs of pairs, halves upwards (one
-//! instruction), and the resulting quarters are added. Rounding up keeps an upper bound. [`quartered`] is
-//! the highest level for which the sum fits the byte.
+//! **Quarters.** If a row of M has few ones, the whole sum fits a byte after division by four. Four levels
+//! are averaged in pairs, then the two averages, each time rounded up (one instruction). The resulting
+//! quarters are added. Because of the rounding up, the result is still an upper bound. [`quartered`] is the
+//! highest level for which the sum fits the byte.
 
 /// Highest level: four of them fit into a byte.
 pub(super) const LEVELS: u8 = 63;
@@ -134,14 +133,14 @@ impl Scale {
         (whole + u8::from(f64::from(whole) < level)).min(self.highest)
     }
 
-    /// Returns the sum of a row whose levels add up to `levels`, or, unless exact, approximately its
-    /// upper bound.
+    /// Returns the sum of a row whose levels add up to `levels`. If the levels are not exact, it returns
+    /// approximately the upper bound of that sum.
     pub(super) fn bound(&self, levels: u16) -> f32 {
         (self.base + f64::from(levels) * self.step) as f32
     }
 
-    /// Returns the least sum of levels of a row whose sum may be above `kept`. If no row's sum may be,
-    /// returns `u16::MAX`, which no row reaches.
+    /// Returns the least sum of levels of a row whose sum may be above `kept`. If no row's sum may be above
+    /// it, returns `u16::MAX`, which no row reaches.
     pub(super) fn least_above(&self, kept: f32) -> u16 {
         if self.step == 0.0 {
             return u16::MAX; // All sums are equal.

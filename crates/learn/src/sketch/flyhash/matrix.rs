@@ -37,8 +37,7 @@ pub(super) fn draw_signs(seed: &[u8], features: usize) -> Vec<f32> {
     (0..features).map(|j| if bytes[j / 8] >> (j % 8) & 1 == 1 { -1.0 } else { 1.0 }).collect()
 }
 
-/// Integers equal to those of [`Stream::below`], call for call, from keystream that is taken in large
-/// pieces.
+/// Draws the same integers as [`Stream::below`], but takes the keystream in large pieces.
 struct Integers {
     stream: Stream,
     bytes: [u8; BUFFER],

@@ -1,13 +1,14 @@
 //! Finds the winners of each lane: the `rho` largest sums, and of equal sums the lowest rows of M.
 //!
-//! The order of [`Candidate`]s is the complete rule. Rows are offered in ascending order. So a row whose
-//! sum equals the smallest kept one comes after all kept rows and cannot win: thresholds are strict.
-//! Under another rule, [`Selection::raise`] would have to let equal sums pass.
+//! The order of [`Candidate`]s is the complete rule. Rows are offered in ascending order. So a row whose sum
+//! equals the smallest kept sum comes after all kept rows and cannot win. That is why thresholds are strict.
+//! If the rule changes, [`Selection::raise`] has to let equal sums pass.
 
 use super::block::{Bytes, Column, FLOATS, Floats, LANES, Points, Words};
 use super::levels::Scale;
 
-/// A row of M and its sum. Candidates are ordered by sum, then the lower row is the larger candidate.
+/// A row of M and its sum. Candidates are ordered by sum. Of equal sums, the lower row is the larger
+/// candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate(u64);
 
@@ -15,7 +16,7 @@ impl Candidate {
     /// Makes a candidate. The sum must be a number and not -0.0.
     #[inline(always)]
     pub(super) fn new(sum: f32, row: u32) -> Self {
-        // Orders the bits of an f32 like the numbers: a set sign bit inverts the others.
+        // The bits of an f32 get the order of the numbers: if the sign bit is set, all bits are inverted.
         let bits = sum.to_bits();
         let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
         Self(u64::from(ordered) << 32 | u64::from(!row))
@@ -35,19 +36,20 @@ impl Candidate {
 #[derive(Debug)]
 pub(super) struct Selection {
     rho: usize,
-    /// Number of candidates of a lane that are kept before they are cut to the `rho` best: half as many
-    /// again.
+    /// Number of candidates that a lane keeps before they are cut to the `rho` best: one and a half times
+    /// `rho`.
     most: usize,
     /// Limits of sums of levels. Sums below the limit can no longer win, or are below the guess. Unused
     /// lanes have `u16::MAX`.
     limits: Column<[Words; 2]>,
     /// Limits of quarters of sums of levels, one for each lane.
     quarter_limits: Column<Bytes>,
-    /// Thresholds of sums. Sums that are not above it can no longer win, or are not above the guess.
-    /// Unused lanes have infinity.
+    /// Thresholds of sums. A sum that is not above its threshold can no longer win, or is not above the
+    /// guess. Unused lanes have infinity.
     thresholds: [f32; LANES],
     lanes: Vec<Lane>,
-    /// Number of candidates so far that must be summed alone, or would have to be if they came as levels.
+    /// Number of candidates so far that must be summed one by one. Candidates that were offered as sums count
+    /// if they would have to be summed after an offer as levels.
     passed: usize,
 }
 
@@ -91,8 +93,8 @@ impl Selection {
         self.quarter_limits.0[at] = u8::try_from(limit.div_ceil(4)).unwrap_or(u8::MAX);
     }
 
-    /// Returns whether many lanes will have fewer than `rho` candidates. It extrapolates from the rows
-    /// seen so far, one `part`-th of all.
+    /// Returns whether many lanes will have fewer than `rho` candidates. The estimate extrapolates from the
+    /// rows seen so far, one `part`-th of all.
     pub(super) fn seems_in_vain(&self, part: usize) -> bool {
         let few = self.lanes.iter().filter(|lane| part * lane.kept.len() < self.rho);
         4 * few.count() > self.lanes.len()
@@ -216,7 +218,7 @@ impl Selection {
         self.set_threshold(at, smallest, limit);
     }
 
-    /// Returns `rho` ascending rows of M for each lane, and the lanes that have fewer above their guess.
+    /// Returns `rho` ascending rows of M for each lane, and the lanes that have fewer rows above their guess.
     pub(super) fn finish(mut self, points: &Points) -> (Vec<u32>, Vec<usize>) {
         self.settle_all(points);
         let mut winners = Vec::with_capacity(self.lanes.len() * self.rho);

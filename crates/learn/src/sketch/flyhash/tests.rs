@@ -164,8 +164,8 @@ const KINDS: [&str; 13] = [
     "the smallest",
 ];
 
-/// There are enough rows of M that levels are tried, and given up if they cannot separate rows. There are
-/// two blocks of points.
+/// M has enough rows that levels are tried, and are not used any longer if they cannot separate rows. The
+/// points fill two blocks.
 #[test]
 fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
     for (kind, densify) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
@@ -184,8 +184,8 @@ fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
     }
 }
 
-/// Tests quarters of sums with any remainder of columns, the longest rows with quarters, and rows that
-/// need words.
+/// Tests rows whose sums fit a byte as quarters, with every remainder of columns and up to the longest such
+/// rows, and longer rows, whose sums need words of 16 bits.
 #[test]
 fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
     for (s, kind) in [1, 3, 4, 5, 8, 9, 12, 16, 17, 19, 31, 32, 33, 40]
