@@ -169,9 +169,6 @@ impl Network {
 
     /// Returns the time at which the last peer finished.
     pub fn when_finished(&self) -> Option<Time> {
-        self.ends()
-            .filter(|(_, _, event)| matches!(event, Event::Finished(..)))
-            .map(|(at, ..)| *at)
-            .max()
+        self.ends().filter(|(_, _, event)| matches!(event, Event::Finished(..))).map(|(at, ..)| *at).max()
     }
 }
