@@ -115,7 +115,7 @@ class Reduction:
         upward = message.direction == Direction.Up
         expect(upward == (sender != self.view.parent), "out-of-order", "a chunk from the wrong side")
         end = self.count if upward else self.added
-        expect(i == edge.taken and i < end, "out-of-order", "a chunk that is not the next")
+        expect(i == edge.taken and i < end, "out-of-order", "a chunk that is not the next one")
         size = min(CHUNK, self.length - i * CHUNK)
         expect(len(data) == size, "inconsistent", "a chunk of a wrong length")
         edge.taken += 1

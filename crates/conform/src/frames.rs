@@ -83,7 +83,10 @@ fn parse(text: &str) -> Result<(Value, Option<String>), serde_json::Error> {
     serde_json::from_str(text).map(|value| (value, None)).or_else(|error| {
         let whole = text.rfind(",\n").map(|end| format!("{}\n]}}", &text[..end]));
         let value = whole.and_then(|text| serde_json::from_str(&text).ok()).ok_or(error)?;
-        Ok((value, Some("the end of the trace is missing, because its writer was killed".to_owned())))
+        Ok((
+            value,
+            Some("the end of the trace is missing, because its writer did not end normally".to_owned()),
+        ))
     })
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Said {
     End,
 }
 
-/// Processes of some peers, at most one of each at a time. Dropping kills those that still run.
+/// Processes of some peers, at most one per peer at a time. Dropping kills those that still run.
 pub(crate) struct Nodes {
     peers: Vec<Node>,
     sender: mpsc::Sender<(usize, u32, Said)>,

@@ -83,7 +83,7 @@ impl Faults {
         }
     }
 
-    /// Returns the number of members that decide, and of shares that open a sum, of `n` members.
+    /// Returns how many of `n` members decide. The same number of shares opens a sum.
     #[must_use]
     pub fn quorum(self, n: usize) -> usize {
         match self {

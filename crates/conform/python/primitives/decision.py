@@ -127,7 +127,7 @@ def check_committed(session: Session, committed: Committed, slot: int) -> None:
     expect(record.value.sum.slot == slot, kind, "another slot")
     check_record(session, record)
     digest = value_digest(session, record.value)
-    expect(decides(session, committed.acknowledgements, slot, digest), kind, "no quorum acknowledged it")
+    expect(decides(session, committed.acknowledgements, slot, digest), kind, "no quorum acknowledged the value")
     authors = {r.author for r in committed.releases}
     due = session.quorum if record.deals else 0
     expect(len(authors) == len(committed.releases) == due, kind, "not the releases of a quorum")

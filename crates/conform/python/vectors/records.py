@@ -35,10 +35,10 @@ RECORDS = {
     "a share that its holder cannot open": "a deal that is not sound",
 }
 COMMITTED = {
-    "one acknowledgement of three": "no quorum acknowledged it",
-    "one acknowledgement twice": "no quorum acknowledged it",
-    "acknowledgements of two ballots": "no quorum acknowledged it",
-    "acknowledgements of another value": "no quorum acknowledged it",
+    "one acknowledgement of three": "no quorum acknowledged the value",
+    "one acknowledgement twice": "no quorum acknowledged the value",
+    "acknowledgements of two ballots": "no quorum acknowledged the value",
+    "acknowledgements of another value": "no quorum acknowledged the value",
     "pads exchanged": "the pads are not those of the releases",
     "too few pads": "the pads are not those of the releases",
     "no releases": "not the releases of a quorum",

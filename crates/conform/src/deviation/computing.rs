@@ -1,6 +1,6 @@
 //! Deviations of a member that computes in the task `xclp`, towards another computing member (spec,
-//! sections 15b and 15e). `flyswarm-conform join` has them, and `crates/conform/python/cheats.py` plays
-//! them to released programs.
+//! sections 15b and 15e). `flyswarm-conform join` offers these deviations, and
+//! `crates/conform/python/cheats.py` uses them against released programs.
 
 use bytes::Bytes;
 use flyswarm::protocol::message::{Content, Message};

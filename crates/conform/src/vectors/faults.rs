@@ -269,7 +269,7 @@ pub(crate) fn faults() -> Value {
             let record = Record::new(value.sum, value.members, value.total, deals);
             down(view, Order::Accept(record))
         }),
-        ("a chunk that is not the next", SUMMING, child, leader, chunk(sum, Direction::Up, 1, 12)),
+        ("a chunk that is not the next one", SUMMING, child, leader, chunk(sum, Direction::Up, 1, 12)),
         ("a chunk of another length", SUMMING, child, leader, chunk(sum, Direction::Up, 0, 8)),
         ("a chunk upward from the parent", SUMMING, leader, child, chunk(sum, Direction::Up, 0, 12)),
         ("a total from a child", SUMMING, child, leader, chunk(sum, Direction::Down, 0, 12)),

@@ -206,53 +206,100 @@ impl Said {
     }
 }
 
-pub(crate) fn members() -> Value { let mut cases = Vec::new(); for (peers, drawn) in ROSTERS { let
-    session = small(peers); let said = |what: &str| Said::all(&session, what); let leader =
-    session.committee()[0]; let others: Vec<_> = session.peers().filter(|&peer| peer !=
-    leader).collect(); let (first, second) = (others[0], others[1]); let mut alone = said("no other peer
-    reaches the leader"); for (author, reached) in &mut alone.reached { reached.retain(|&peer| peer !=
-    leader || *author == leader); } let mut gone = said("one peer has promised nothing, and no peer
-    reaches it"); gone.reached.remove(&first); gone.reached.values_mut().for_each(|reached|
-    reached.retain(|peer| *peer != first)); let mut over = said("a mark that has expired");
-    over.committed = 8; over.marks.insert(Mark { slot: 0, ..mark(1, leader, first) }); let mut ahead =
-    said("a mark of a slot that cannot be known yet"); ahead.marks.insert(Mark { slot: 2, ..mark(1,
-    leader, first) }); let mut next = said("a mark of the slot after the current one");
-    next.marks.insert(Mark { slot: 1, ..mark(1, leader, first) }); let mut once = said("many peers
-    suspect one peer in one view"); once.marks.extend(session.peers().filter(|&peer| peer !=
-    first).map(|peer| mark(1, peer, first))); // A liar has marks on one peer more than the rule
-    tolerates, and the promises are as few as // possible. let theta =
-    u16::try_from(peers.saturating_sub(1) / 3).unwrap().min(3); let fewest = |said: Said, kept: &[Peer]|
-    { let mut said = said; for peer in others.iter().rev().filter(|peer| !kept.contains(peer)) { if
-    said.reached.len() > session.quorum() { said.reached.remove(peer); } } said }; let of = |peer: Peer|
-    session.peers().filter(move |&other| other != peer).take(usize::from(theta) + 2); let charged =
-    |peer: Peer| of(peer).map(|other| (peer.0, other.0)).collect::<Vec<_>>(); let needed = said("a
-    quorum needs an author whose charge is too high"); let needed =
-    fewest(needed.marked(&charged(first)), &[first]); let needed_leader = said("a quorum needs a leader
-    whose charge is too high"); let needed_leader = fewest(needed_leader.marked(&charged(leader)), &[]);
-    let apart: Vec<_> = session.peers().filter(|&peer| peer != first).map(|peer| (first.0,
-    peer.0)).collect(); let chain = said("a quorum needs an author that is kept apart from all others");
-    let chain = fewest(chain.marked(&apart[..apart.len().min(usize::from(theta) + 1)]), &[first]); //
-    The others cannot form a quorum with this author, so the peer that would be left out // stays. let
-    mut unreached = said("an author that the others do not reach").marked(&charged(first)); let last =
-    others[others.len() - 1]; for (author, reached) in &mut unreached.reached { reached.retain(|&peer|
-    peer != last || *author == last); } let all: Vec<_> = others.iter().map(|peer| (leader.0,
-    peer.0)).collect(); let said = [ said("no marks"), needed, needed_leader, chain, unreached, alone,
-    gone, over, ahead, next, once, said("the leader and another").marked(&[(leader.0, first.0)]),
-    said("two marks on one pair").marked(&[(leader.0, first.0), (first.0, leader.0)]), said("two that do
-    not lead").marked(&[(first.0, second.0)]), said("the leader and all others").marked(&all), ];
-    cases.extend(said.iter().map(|said| said.shown(&session))); let mut random = Stream::new(b"flyswarm
-    test vectors", "members", &(peers as u16).to_le_bytes()); cases.extend((0..drawn).map(|number|
-    Said::drawn(&session, &mut random, number).shown(&session))); } // All branches of the rule are
-    taken. let count = |holds: &dyn Fn(&Value) -> bool| cases.iter().filter(|case| holds(case)).count();
-    assert!(count(&|case| case["tree"].is_null()) > 5); assert!(count(&|case|
-    case["left_out"].as_array().is_some_and(|out| out.len() > 1)) > 2); let stays = |case: &Value| { let
-    (out, members) = (case["left_out"].as_array(), case["members"].as_array());
-    out.zip(members).is_some_and(|(out, members)| out.iter().any(|peer| members.contains(peer))) };
-    assert!(count(&stays) > 0); let sessions: BTreeMap<_, _> = ROSTERS.iter().map(|&(peers, _)|
-    (peers.to_string(), small_text(peers))).collect(); json!({ "about": "members and tree of a view,
-    computed from its promises (spec, section 8): reached, a bitmap for \ each author; marks: counter,
-    proposer, author, suspect, slot; tree: a peer and its parent, \ null if no view follows",
-    "sessions": sessions, "cases": cases, }) }
+pub(crate) fn members() -> Value {
+    let mut cases = Vec::new();
+    for (peers, drawn) in ROSTERS {
+        let session = small(peers);
+        let said = |what: &str| Said::all(&session, what);
+        let leader = session.committee()[0];
+        let others: Vec<_> = session.peers().filter(|&peer| peer != leader).collect();
+        let (first, second) = (others[0], others[1]);
+        let mut alone = said("no other peer reaches the leader");
+        for (author, reached) in &mut alone.reached {
+            reached.retain(|&peer| peer != leader || *author == leader);
+        }
+        let mut gone = said("one peer has promised nothing, and no peer reaches it");
+        gone.reached.remove(&first);
+        gone.reached.values_mut().for_each(|reached| reached.retain(|peer| *peer != first));
+        let mut over = said("a mark that has expired");
+        over.committed = 8;
+        over.marks.insert(Mark { slot: 0, ..mark(1, leader, first) });
+        let mut ahead = said("a mark of a slot that cannot be known yet");
+        ahead.marks.insert(Mark { slot: 2, ..mark(1, leader, first) });
+        let mut next = said("a mark of the slot after the current one");
+        next.marks.insert(Mark { slot: 1, ..mark(1, leader, first) });
+        let mut once = said("many peers suspect one peer in one view");
+        once.marks.extend(session.peers().filter(|&peer| peer != first).map(|peer| mark(1, peer, first)));
+        // A liar has marks on one peer more than the rule tolerates, and the promises are as few as
+        // possible.
+        let theta = u16::try_from(peers.saturating_sub(1) / 3).unwrap().min(3);
+        let fewest = |said: Said, kept: &[Peer]| {
+            let mut said = said;
+            for peer in others.iter().rev().filter(|peer| !kept.contains(peer)) {
+                if said.reached.len() > session.quorum() {
+                    said.reached.remove(peer);
+                }
+            }
+            said
+        };
+        let of =
+            |peer: Peer| session.peers().filter(move |&other| other != peer).take(usize::from(theta) + 2);
+        let charged = |peer: Peer| of(peer).map(|other| (peer.0, other.0)).collect::<Vec<_>>();
+        let needed = said("a quorum needs an author whose charge is too high");
+        let needed = fewest(needed.marked(&charged(first)), &[first]);
+        let needed_leader = said("a quorum needs a leader whose charge is too high");
+        let needed_leader = fewest(needed_leader.marked(&charged(leader)), &[]);
+        let apart: Vec<_> =
+            session.peers().filter(|&peer| peer != first).map(|peer| (first.0, peer.0)).collect();
+        let chain = said("a quorum needs an author that is kept apart from all others");
+        let chain = fewest(chain.marked(&apart[..apart.len().min(usize::from(theta) + 1)]), &[first]);
+        // The others cannot form a quorum with this author, so the peer that would be left out stays.
+        let mut unreached = said("an author that the others do not reach").marked(&charged(first));
+        let last = others[others.len() - 1];
+        for (author, reached) in &mut unreached.reached {
+            reached.retain(|&peer| peer != last || *author == last);
+        }
+        let all: Vec<_> = others.iter().map(|peer| (leader.0, peer.0)).collect();
+        let said = [
+            said("no marks"),
+            needed,
+            needed_leader,
+            chain,
+            unreached,
+            alone,
+            gone,
+            over,
+            ahead,
+            next,
+            once,
+            said("the leader and another").marked(&[(leader.0, first.0)]),
+            said("two marks on one pair").marked(&[(leader.0, first.0), (first.0, leader.0)]),
+            said("two that do not lead").marked(&[(first.0, second.0)]),
+            said("the leader and all others").marked(&all),
+        ];
+        cases.extend(said.iter().map(|said| said.shown(&session)));
+        let mut random = Stream::new(b"flyswarm test vectors", "members", &(peers as u16).to_le_bytes());
+        cases.extend((0..drawn).map(|number| Said::drawn(&session, &mut random, number).shown(&session)));
+    }
+    // All branches of the rule are taken.
+    let count = |holds: &dyn Fn(&Value) -> bool| cases.iter().filter(|case| holds(case)).count();
+    assert!(count(&|case| case["tree"].is_null()) > 5);
+    assert!(count(&|case| case["left_out"].as_array().is_some_and(|out| out.len() > 1)) > 2);
+    let stays = |case: &Value| {
+        let (out, members) = (case["left_out"].as_array(), case["members"].as_array());
+        out.zip(members).is_some_and(|(out, members)| out.iter().any(|peer| members.contains(peer)))
+    };
+    assert!(count(&stays) > 0);
+    let sessions: BTreeMap<_, _> =
+        ROSTERS.iter().map(|&(peers, _)| (peers.to_string(), small_text(peers))).collect();
+    json!({
+        "about": "members and tree of a view, computed from its promises (spec, section 8): reached, a bitmap for \
+                  each author; marks: counter, proposer, author, suspect, slot; tree: a peer and its parent, \
+                  null if no view follows",
+        "sessions": sessions,
+        "cases": cases,
+    })
+}
 
 /// Makes a mark of the first slot.
 fn mark(counter: u64, author: Peer, suspect: Peer) -> Mark {

@@ -74,7 +74,7 @@ fn kill(place: usize, stage: &str) -> Option<Cell> {
     assert_eq!(members.len(), if was_member { 5 } else { 4 }, "{members:?}");
     // Until the last aggregate is acknowledged, a killed peer cannot be in this aggregate.
     let early = !stage.starts_with("counts") || matches!(stage, "counts.compute" | "counts.sum");
-    assert!(!(early && was_member), "{} was killed at {stage} and counted", NAMES[victim]);
+    assert!(!(early && was_member), "{} was killed at {stage}, but its vector was counted", NAMES[victim]);
     let views = others.iter().map(|&i| swarm.receipt(i)["views"].as_u64().expect("views")).max().unwrap_or(0);
     let disagreements: Vec<_> = others
         .iter()

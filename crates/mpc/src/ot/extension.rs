@@ -106,8 +106,8 @@ impl Receiver {
 }
 
 impl Sender {
-    /// Makes a sender from the keys that it chose in the base transfers with the bits of `choices`,
-    /// from the lowest bit on.
+    /// Makes a sender from its keys of the base transfers. It chose these keys with the bits of
+    /// `choices`, the lowest bit first.
     #[must_use]
     pub fn new(context: &[u8; 32], choices: u128, keys: &[Key]) -> Self {
         Self { choices, columns: keys.iter().map(stream).collect(), hash: Hash::new(context) }

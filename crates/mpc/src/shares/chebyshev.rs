@@ -19,7 +19,7 @@ use super::{Context, Shared};
 use crate::lanes::{Lanes, Word as _, Work, products};
 use crate::propagation::integer::{COEFFICIENT_BITS, Plan, RECIPROCAL_BITS};
 
-/// Number of places that are summed over at once: their columns stay in the second-level cache.
+/// Number of places in one partial sum: their columns stay in the second-level cache.
 const PANEL: usize = 2048;
 /// Number of rows that one thread takes at a time.
 const ROWS: usize = 32;

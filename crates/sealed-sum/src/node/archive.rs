@@ -163,7 +163,7 @@ impl Archive {
 
     /// Returns the slot of a vector that this peer lacks and the next slot needs.
     pub(super) fn lacks(&self, task: &dyn Task) -> Option<u32> {
-        // The last one first: it may decide which earlier ones are needed.
+        // Look at the last one first, because it may decide which earlier ones are needed.
         self.missing.iter().rev().copied().find(|&slot| task.still_needed(slot, &self.history))
     }
 

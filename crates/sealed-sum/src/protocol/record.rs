@@ -142,7 +142,7 @@ impl Committed {
         self.record.check(ctx)?;
         let SumId { slot, .. } = self.record.value.sum;
         if !decided(ctx, slot, &self.record.digest(ctx), &self.acknowledgements) {
-            return Err("no quorum of the committee acknowledged it".into());
+            return Err("no quorum of the committee acknowledged the value".into());
         }
         let deals = &self.record.deals;
         let due = if deals.is_empty() { 0 } else { ctx.quorum };

@@ -291,8 +291,8 @@ impl View {
         step
     }
 
-    /// Forwards the order that [`Output::Sum`] or [`Output::Accept`] reported, because this peer follows
-    /// it.
+    /// Forwards the order that [`Output::Sum`] or [`Output::Accept`] reported, because this peer
+    /// follows the order.
     pub fn pass_on(&mut self) -> Step<Self> {
         let mut step = Step::none();
         if let Some(order) = self.held.take() {

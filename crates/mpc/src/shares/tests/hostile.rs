@@ -185,6 +185,6 @@ fn an_owner_that_computes_and_changes_what_its_bits_become_is_found() {
     // last message that party 2 calls wrong.
     assert_eq!(judge(ended.accounts.each_ref().map(|of| &of[&places[0]])), Some([2, 1]));
     assert_eq!(places, [places[0]; 3]);
-    // Without proofs the parties do not notice.
+    // Without proofs the parties do not notice the change.
     assert!(output(&computed(&inputs, attack(4))).is_some());
 }

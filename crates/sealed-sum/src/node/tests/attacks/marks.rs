@@ -40,8 +40,8 @@ fn marks_of_a_promise_ascend_and_are_signed_and_of_earlier_views() {
     }
 }
 
-/// The author of a promise may not have seen the last slot yet. So a mark of the slot after the
-/// author's next one counts.
+/// The author of a promise may be one slot behind. So with no committed slots in the promises, marks of
+/// slots 0 and 1 count, but a mark of slot 2 does not.
 #[test]
 fn a_mark_of_a_slot_that_no_member_can_have_reached_counts_nothing() {
     let one = One::new();

@@ -94,7 +94,7 @@ impl Tree {
         Signed::new(&self.ctx[by.index()], item)
     }
 
-    /// Signs an item with another key than that of its stated author.
+    /// Signs an item with the key of `by`, but states `as_if` as its author.
     fn forge<T: Item>(&self, by: Peer, as_if: Peer, item: T) -> Signed<T> {
         let mut forged = self.sign(by, item);
         forged.author = as_if;
