@@ -201,7 +201,7 @@ pub struct Privacy {
     /// more than 64 peers, it determines the degree of the mask graph. Default 1/3 (degree 32 at 1,000
     /// peers).
     pub collusion_threshold: f64,
-    /// Differential privacy; `None` if the file has no `privacy.epsilon`.
+    /// Differential privacy, or `None` if the file has no `privacy.epsilon`.
     pub noise: Option<NoiseSpec>,
 }
 

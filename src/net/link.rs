@@ -124,7 +124,7 @@ impl Link {
 
     // Methods for the behaviour.
 
-    /// Allows frames. Called before `PeerUp` is queued.
+    /// Allows frames to be sent. Called before `PeerUp` is queued.
     pub(super) fn open(&self) {
         self.shared().open = true;
     }

@@ -90,8 +90,8 @@ impl Evaluation {
         })
     }
 
-    /// Returns the figures for receipts and reports; `None` if there are no rows. `positive` is the session's
-    /// positive class.
+    /// Returns the figures for receipts and reports, or `None` if there are no rows. `positive` is the
+    /// session's positive class.
     pub(crate) fn compared(&self, classes: &[String], positive: Option<u16>) -> Option<Comparison> {
         let figures = |sums| Figures::new(classes, sums, positive);
         let rows = self.swarm.class_rows();

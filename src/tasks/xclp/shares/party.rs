@@ -115,7 +115,7 @@ impl Inbox {
 pub(crate) struct Party {
     peers: [Peer; 2],
     line: Line,
-    /// The program, while it waits for a round; `None` while it runs.
+    /// The program, while it waits for a round, or `None` while it runs.
     turn: Option<Turn>,
     inboxes: [Inbox; 2],
     limit: usize,
