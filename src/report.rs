@@ -52,7 +52,7 @@ pub(crate) struct Page<'a> {
     /// Quality of this peer's personal model and of the models that it is compared with: a heading and a text
     /// each.
     pub personal: Vec<(&'static str, String)>,
-    /// Lines from the model's file about its origin: a heading and a text each.
+    /// Lines from the model's file about its origin. Each has a heading and a text.
     pub model: Vec<(&'static str, String)>,
 }
 

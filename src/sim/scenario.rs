@@ -286,7 +286,7 @@ pub enum Connections {
 pub struct Network {
     /// Connections that peers keep.
     pub connections: Connections,
-    /// Latency one way, in milliseconds.
+    /// One-way latency, in milliseconds.
     pub latency_ms: f64,
     /// Maximum of the uniform jitter, in milliseconds.
     pub jitter_ms: f64,

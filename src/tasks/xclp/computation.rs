@@ -22,7 +22,7 @@ use flyswarm_mpc::shares::Context;
 use flyswarm_mpc::shares::cells::{self, Rule};
 use flyswarm_mpc::shares::program::Outcome;
 
-/// A computation.
+/// A computation that the three computing members carry out.
 #[derive(Clone, Debug)]
 pub(crate) enum Computation {
     /// Labels by XCLP.
