@@ -133,7 +133,7 @@ pub enum Scaling {
     None,
     /// Each row is divided by its L2 norm.
     UnitNorm,
-    /// Features are mapped linearly from `lo..hi` to 0..1; Both are finite, and `lo` is below `hi`.
+    /// Features are mapped linearly from `lo..hi` to 0..1. Both are finite, and `lo` is below `hi`.
     Range {
         /// Value that becomes 0.
         lo: f32,

@@ -550,7 +550,7 @@ fn take_variants(table: &mut Table) -> Result<Vec<Table>, ScenarioError> {
     }
 }
 
-/// Overrides `table` by `over`: tables are merged, all other values are replaced.
+/// Writes the values of `over` into `table`. Tables are merged, all other values are replaced.
 fn lay_over(table: &mut Table, over: Table) {
     for (key, value) in over {
         match (table.get_mut(&key), value) {

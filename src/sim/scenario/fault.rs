@@ -104,7 +104,7 @@ impl Kind {
 }
 
 impl Tamper {
-    /// Returns the name in a scenario file.
+    /// Returns the name of this fault in a scenario file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
