@@ -95,7 +95,7 @@ pub struct DataSpec {
     pub densify: bool,
     /// Checks of the columns.
     pub checks: ColumnChecks,
-    /// Rules that make features from the columns of a table, if the file describes them; In this case,
+    /// Rules that make features from the columns of a table, if the file describes them. In this case,
     /// `features` and `columns` follow from these rules.
     pub preparation: Option<Arc<TableSchema>>,
 }
