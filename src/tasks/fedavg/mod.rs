@@ -257,8 +257,8 @@ impl Fedavg {
         let split = train_test(split::Rows::new(&all, self.data.groups()), percent, &seed);
         if split.test.is_empty() || split.train.is_empty() {
             return Err(FedavgError::Data(format!(
-                "{rows} rows with a label are too few to hold {percent} % out: this peer needs more, or all \
-                 peers a session with fedavg.held_out = 0"
+                "{rows} rows with a label are too few to hold {percent} % out: use more rows, or a session \
+                 with fedavg.held_out = 0"
             )));
         }
         Ok(Some(split))

@@ -173,8 +173,8 @@ impl Plan {
         plan.push(Aggregate { kind, ..aggregate("sketch", words, "a sketch of all rows", [reveals; 2]) });
         if open_distances {
             let reveals = [
-                "how far each peer's rows lie from all, by peer",
-                "how far each peer's rows lie from all, by peer; computed from the noisy sketches",
+                "how far each peer's rows lie from all rows, by peer",
+                "how far each peer's rows lie from all rows, by peer; computed from the noisy sketches",
             ];
             plan.push(aggregate("scores", peers, "distances of peers", reveals));
         }

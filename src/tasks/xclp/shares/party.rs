@@ -95,7 +95,7 @@ impl Inbox {
             return Err(Fault::OutOfOrder("a frame of another round"));
         };
         if data.len() > PAYLOAD || bytes.len() + data.len() > limit || (!last && data.is_empty()) {
-            return Err(Fault::OutOfOrder("more of a round than there can be"));
+            return Err(Fault::OutOfOrder("more bytes than a round has"));
         }
         bytes.extend_from_slice(data);
         *whole = last;
