@@ -1,4 +1,5 @@
-//! Rewrites messages of the TOML reader: they name types of Rust, and the new texts use words for people.
+//! Rewrites messages of the TOML reader. These messages name types of Rust; the new texts use words that
+//! users know.
 
 /// Rewrites "invalid type: string \"x\", expected u16" to `found the text "x", expected a whole number from 0
 /// to 65535`. Other messages stay as they are.
