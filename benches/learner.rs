@@ -70,7 +70,6 @@ fn made(rows: usize, d: usize) -> Dataset {
 }
 
 /// Computes the winners of 512 rows. One parameter differs from d = 784, m = 16384, s = 78, rho = 32.
-/// 32.
 fn sweep(bencher: Bencher<'_, '_>, d: usize, m: usize, s: usize, rho: usize) {
     let data = made(512, d);
     let parameters = Parameters { d, m, s, rho, seed: [1; 32], densify: false, scaling: Scaling::UnitNorm };

@@ -6,9 +6,9 @@
 //! rounds --links MS [...]                               # in virtual time, over links of MS ms
 //! ```
 //!
-//! Put `cargo run --release --example rounds --` in place of `rounds`. Every round sums one vector, and needs
-//! only the sum of the round before it ([`Task::needed_by_plan`]). Every node compares every sum with the sum
-//! of the plain vectors.
+//! Write `cargo run --release --example rounds --` instead of `rounds`. Every round sums one vector, and
+//! needs only the sum of the round before it ([`Task::needed_by_plan`]). Every node compares every sum with
+//! the sum of the plain vectors.
 //!
 //! The first and the third command print the time of a round. The first command also prints memory and disk.
 //! The second command runs one session after another until SECONDS have passed. In each session, it kills one

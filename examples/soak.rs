@@ -5,7 +5,7 @@
 //! soak [--sessions 1000] [--nodes 3] [--bytes 65536]
 //! ```
 //!
-//! Put `cargo run --example soak --` in place of `soak`. Every session sums one vector over libp2p on the
+//! Write `cargo run --example soak --` instead of `soak`. Every session sums one vector over libp2p on the
 //! loopback device. Each session has new nodes, so that sessions share only the process. Every node compares
 //! the sum with the sum of the plain vectors. The state of the nodes is kept, as on a machine that takes part
 //! in many sessions. The program prints a line after each tenth of the sessions.

@@ -432,7 +432,8 @@ impl<'a> Examination<'a> {
     ) -> Result<(), Error> {
         let Some(other) = self.others.get_mut(&peer) else { return Ok(()) };
         // The peer connects to the address of the present connection. The port must fit, because IPv4 and
-        // IPv6 have separate ports. Through a relay, the peer knows no address.
+        // IPv6 have separate ports. If the connection goes through a relay, the peer knows no address of this
+        // machine.
         let family = |address: &Multiaddr| matches!(address.iter().next(), Some(Protocol::Ip6(_)));
         let direct = other.up.as_ref().filter(|theirs| !is_relayed(theirs));
         let alike = |own: &&Multiaddr| direct.is_some_and(|theirs| family(theirs) == family(own));

@@ -44,8 +44,8 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// Formats a share as people say it: `93 %`. `100 %` is shown only if the share is 1, and `0 %` only if it is
-/// 0, except for rounding errors.
+/// Formats a share as percent without decimals: `93 %`. `100 %` is shown only if the share is 1, and `0 %`
+/// only if it is 0, except for rounding errors.
 pub(crate) fn whole(share: f64) -> String {
     let percent = (1e8 * share).round() / 1e6;
     match percent {

@@ -28,9 +28,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Charge {
     /// Name that the owner gives the data set.
     pub dataset: String,
-    /// Epsilon of the session; `None` for a session on shares, whose results have no privacy bound.
+    /// Epsilon of the session, or `None` for a session on shares, whose results have no privacy bound.
     pub epsilon: Option<Ratio>,
-    /// Probability that the bound epsilon does not hold; `None` if it always holds.
+    /// Probability that the bound epsilon does not hold, or `None` if it always holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
     /// Definition of neighbouring data sets (docs/privacy.md).

@@ -7,27 +7,27 @@
 //!
 //! **Connections.** Only peers of the roster may connect. All other nodes are refused as soon as Noise
 //! has shown their identity, before any substream is opened. At most 256 connections at a time may not yet
-//! have shown an identity. A further connection replaces the oldest of these, those of strangers first (see
-//! the module `gate`). In each pair, the peer with the smaller `PeerId` dials at once. The other peer dials
-//! only if it knows an address and no connection has come for about 3 s. Both dial again as long as they run,
-//! first after 0.2 s, then after twice the time each, up to 5 s. They use the addresses from the roster, from
-//! [`Command::AddAddress`] and from mDNS.
+//! have shown an identity. A further connection replaces the oldest of them; connections of strangers are
+//! replaced first (see the module `gate`). In each pair, the peer with the smaller `PeerId` dials at once.
+//! The other peer dials only if it knows an address and no connection has come for about 3 s. After a failed
+//! dial, both dial again as long as they run: first after 0.2 s, then each time after twice the wait before,
+//! up to 5 s. They use the addresses from the roster, from [`Command::AddAddress`] and from mDNS.
 //!
 //! **One connection per pair.** The peer with the smaller `PeerId` keeps the first connection that it sees,
-//! and refuses others while this one lasts. On it, the peer opens two substreams for sending, one for each
-//! channel. When one of them has reached the other peer, that peer opens its own two. Each side reports
-//! [`Event::PeerUp`] when all four are open, so that both directions work. A second substream of the same
-//! protocol from the same side is a fault.
+//! and refuses others while this one lasts. On this connection, the peer opens two substreams for sending,
+//! one for each channel. When one of the two has reached the other peer, that peer opens two substreams of
+//! its own. Each side reports [`Event::PeerUp`] when all four are open, so that both directions work. A
+//! second substream of the same protocol from the same side is a fault.
 //!
 //! **Frames** have the form that [`Frame`] describes. On each channel they arrive in order and exactly as
-//! sent. There is no order between the channels; control is served first. A length outside the limits causes
-//! [`Event::Malformed`].
+//! sent. There is no order between the channels, but the control channel is served first. A length outside
+//! the limits causes [`Event::Malformed`].
 //!
 //! **Closing.** An error of one substream closes the connection. If the peer was reported up,
 //! [`Event::PeerLost`] is reported exactly once, and dialling begins again. A peer that leaves on purpose
 //! writes its queued frames and ends both its substreams. The other peer reads both to their ends, and then
 //! closes the connection. So the leaving peer can be sure that everything was read. A peer is pinged every 2
-//! s. It counts as gone if an echo is 5 s late and no other data has come from it in that time.
+//! s. It counts as gone if its answer is 5 s late and no other data has come from it in that time.
 //!
 //! **Back-pressure.** Received frames that the caller has not taken are counted for each connection and
 //! channel, in an account of limited size (1 MiB for control, 4 MiB for bulk). While an account is full, its
@@ -454,8 +454,7 @@ impl Network {
         self.traffic.get(peer).map_or(0, |traffic| traffic.received[channel.index()].load(Ordering::Relaxed))
     }
 
-    /// Returns the round trip of the last ping to the peer; `None` before the first ping on a
-    /// connection.
+    /// Returns the round trip of the last ping to the peer, or `None` before the first ping on a connection.
     #[must_use]
     pub(crate) fn round_trip(&self, peer: &PeerId) -> Option<Duration> {
         let micros = self.traffic.get(peer)?.round_trip.load(Ordering::Relaxed);

@@ -59,7 +59,7 @@ pub struct Peer {
 /// Outcome of a session at one peer.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Result; `None` for a peer without rows.
+    /// Result, or `None` for a peer without rows.
     pub outcome: Option<Outcome>,
     /// Record of the session that the peer can show later.
     pub receipt: Receipt,
@@ -189,8 +189,8 @@ impl Peer {
         self.reader.stream()
     }
 
-    /// Returns the status of this peer, updated twice a second; `None` if [`Builder::watched`] did not enable
-    /// it.
+    /// Returns the status of this peer, updated twice a second, or `None` if [`Builder::watched`] did not
+    /// enable it.
     pub(crate) fn status(&self) -> Option<watch::Receiver<Status>> {
         self.status.clone()
     }

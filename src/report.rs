@@ -49,10 +49,10 @@ pub(crate) struct Page<'a> {
     pub warnings: Vec<String>,
     /// Contents that the page lacks, with the reason, each as a sentence.
     pub left_out: Vec<String>,
-    /// Quality of this peer's personal model and of the models that it is compared with: a heading and a text
-    /// each.
+    /// Quality of this peer's personal model and of the models that it is compared with. Each entry has a
+    /// heading and a text.
     pub personal: Vec<(&'static str, String)>,
-    /// Lines from the model's file about its origin: a heading and a text each.
+    /// Lines from the model's file about its origin. Each has a heading and a text.
     pub model: Vec<(&'static str, String)>,
 }
 

@@ -95,7 +95,7 @@ pub struct DataSpec {
     pub densify: bool,
     /// Checks of the columns.
     pub checks: ColumnChecks,
-    /// Rules that make features from the columns of a table, if the file describes them; In this case,
+    /// Rules that make features from the columns of a table, if the file describes them. In this case,
     /// `features` and `columns` follow from these rules.
     pub preparation: Option<Arc<TableSchema>>,
 }
@@ -133,7 +133,7 @@ pub enum Scaling {
     None,
     /// Each row is divided by its L2 norm.
     UnitNorm,
-    /// Features are mapped linearly from `lo..hi` to 0..1; Both are finite, and `lo` is below `hi`.
+    /// Features are mapped linearly from `lo..hi` to 0..1. Both are finite, and `lo` is below `hi`.
     Range {
         /// Value that becomes 0.
         lo: f32,
@@ -201,7 +201,7 @@ pub struct Privacy {
     /// more than 64 peers, it determines the degree of the mask graph. Default 1/3 (degree 32 at 1,000
     /// peers).
     pub collusion_threshold: f64,
-    /// Differential privacy; `None` if the file has no `privacy.epsilon`.
+    /// Differential privacy, or `None` if the file has no `privacy.epsilon`.
     pub noise: Option<NoiseSpec>,
 }
 

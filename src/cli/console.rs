@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-/// Standard error that never fails.
+/// Standard error. A program that writes to it never gets an error.
 #[derive(Debug)]
 pub(super) struct Console;
 

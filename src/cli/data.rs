@@ -85,8 +85,8 @@ pub(super) fn load_drafted(
     Ok((loaded, draft))
 }
 
-/// Reads the rows of one file. If the session file `columns` is given, it describes them; otherwise reads
-/// them like [`load_drafted`].
+/// Reads the rows of one file. If `columns` is given, this session file describes the columns. Otherwise
+/// reads the rows like [`load_drafted`].
 pub(super) fn load_whole(
     path: &Path,
     columns: Option<&Path>,

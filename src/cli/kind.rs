@@ -13,8 +13,8 @@ const LOOK: u64 = 1 << 16;
 /// Kind of a session file.
 pub(super) const SESSION: &str = "a session file";
 
-/// Returns the first bytes of a file; `None` if it cannot be read. Pipes and devices are not read, because a
-/// pipe would lose its data and a device may block.
+/// Returns the first bytes of a file, or `None` if it cannot be read. Pipes and devices are not read, because
+/// a pipe would lose its data and a device may block.
 pub(super) fn start(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     if !std::fs::metadata(path).ok()?.is_file() {
@@ -29,8 +29,8 @@ fn result(start: &[u8]) -> Option<&'static ResultFile> {
     tasks::kinds().flat_map(|kind| kind.results).find(|file| (file.recognised)(start))
 }
 
-/// Returns the contents of a file that a task writes; `None` if no task writes such files, or if the file is
-/// plain text.
+/// Returns the contents of a file that a task writes, or `None` if no task writes such files, or if the file
+/// is plain text.
 pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
     let file = start(path).as_deref().and_then(result);
     let Some(contents) = file.and_then(|file| file.contents) else { return Ok(None) };
@@ -39,7 +39,7 @@ pub(super) fn contents(path: &Path) -> Result<Option<Contents>, Failure> {
     contents(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
 }
 
-/// Returns the tables of a result file as CSV; `None` if it has none.
+/// Returns the tables of a result file as CSV, or `None` if it has none.
 pub(super) fn csv(path: &Path) -> Result<Option<String>, Failure> {
     let start = start(path).unwrap_or_default();
     let written = |kind: &&crate::tasks::TaskKind| kind.results.iter().any(|file| (file.recognised)(&start));
@@ -49,7 +49,7 @@ pub(super) fn csv(path: &Path) -> Result<Option<String>, Failure> {
     csv(&bytes).map(Some).map_err(|error| Failure::Input(wrong(&error)))
 }
 
-/// Returns the kind of a file, such as `a receipt`; `None` if this program does not write such files.
+/// Returns the kind of a file, such as `a receipt`, or `None` if this program does not write such files.
 pub(super) fn of(path: &Path) -> Option<&'static str> {
     let bytes = start(path)?;
     if let Some(file) = result(&bytes) {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::data::site::{ColumnMap, SiteMap};
 use crate::data::{Column, Contents, Dialect, Expected, Format, LabelColumn};
 
-/// Largest map file that is read, bytes.
+/// Largest map file that is read, in bytes.
 const LIMIT: u64 = 1 << 20;
 /// Percentage of the labels that may be held out.
 const HOLD_OUT: std::ops::RangeInclusive<u8> = 1..=50;

@@ -32,7 +32,7 @@ pub(crate) struct Finding {
     pub(crate) level: Level,
     /// Name of the check, one word for programs.
     pub(crate) check: &'static str,
-    /// Name of the peer that the finding is about; `None` for this machine.
+    /// Name of the peer that the finding is about, or `None` for this machine.
     pub(crate) peer: Option<String>,
     pub(crate) text: String,
     /// Remedy; empty if there is none.

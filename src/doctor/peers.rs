@@ -82,7 +82,7 @@ pub(crate) struct Other {
     pub(crate) relays: bool,
     /// Addresses from mDNS.
     pub(crate) found: BTreeSet<Multiaddr>,
-    /// Results of plain connections; `None` while an address is being tried.
+    /// Results of plain connections, or `None` while an address is being tried.
     pub(crate) touched: BTreeMap<Multiaddr, Option<Touch>>,
     /// Address at which the peer was last up.
     pub(crate) up: Option<Multiaddr>,

@@ -63,7 +63,8 @@ const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Maximum number of strangers that are remembered, so that they are not reported again too soon (guess).
 const STRANGERS: usize = 256;
 
-/// How a stranger was met. The two cases are remembered separately, because they have different causes.
+/// Where this node has met a stranger. The two cases are remembered separately, because they have different
+/// causes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Met {
     Calling,

@@ -98,7 +98,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Returns the next event; `None` once the network has shut down and all earlier events were taken.
+    /// Returns the next event, or `None` once the network has shut down and all earlier events were taken.
     pub fn recv(&self) -> Option<Event> {
         self.queue.recv().ok().map(|entry| self.take(entry))
     }

@@ -67,7 +67,7 @@ pub(super) struct Reader {
     max_frame: usize,
     buffers: Buffers,
     prefix: [u8; LENGTH],
-    /// Buffer for the rest of the frame; `None` while the length fields are read.
+    /// Buffer for the rest of the frame, or `None` while the length fields are read.
     body: Option<Buffer>,
     /// Number of bytes that were read of the length fields or, after them, of the body.
     filled: usize,
@@ -85,7 +85,7 @@ impl Reader {
         self.total
     }
 
-    /// Returns the next frame; `None` if the peer ended the substream between two frames.
+    /// Returns the next frame, or `None` if the peer ended the substream between two frames.
     pub(super) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,

@@ -21,13 +21,13 @@ use super::{Channel, Event, PeerId};
 /// Cost of each queued frame in addition to its bytes, so that the number of tiny frames is limited too
 /// (guess: the memory of a queue entry and its buffers).
 const ENTRY: usize = 256;
-/// Limit in bytes of frames of a connection that were received and that the caller has not taken. Above it
-/// the substream is not read (guess: 16 bulk frames of 256 KiB; few enough that control frames do not wait
-/// long after them).
+/// Maximum number of bytes in the frames of a connection that were received and that the caller has not
+/// taken. Above this limit the substream is not read (guess: 16 bulk frames of 256 KiB; few enough that
+/// control frames do not wait long after them).
 const INBOX: [usize; 2] = [1 << 20, 4 << 20];
-/// Limit in bytes of frames of a connection that were accepted from the caller and not yet written. Above it
-/// the connection is closed. The protocol does not reach it, because it has at most 8 unacknowledged chunks
-/// of 1 MiB for each edge of the tree.
+/// Maximum number of bytes in the frames of a connection that were accepted from the caller and are not yet
+/// written. Above this limit the connection is closed. The protocol does not reach the limit, because it has
+/// at most 8 unacknowledged chunks of 1 MiB for each edge of the tree.
 const OUTBOX: [usize; 2] = [4 << 20, 16 << 20];
 
 /// Returns the cost of a frame in a queue.
@@ -124,7 +124,7 @@ impl Link {
 
     // Methods for the behaviour.
 
-    /// Allows frames. Called before `PeerUp` is queued.
+    /// Allows frames to be sent. Called before `PeerUp` is queued.
     pub(super) fn open(&self) {
         self.shared().open = true;
     }

@@ -90,7 +90,7 @@ impl Observer {
         Ok(Self { found, _stop: stop })
     }
 
-    /// Returns the next new peer and address; `None` if none came within `timeout`.
+    /// Returns the next new peer and address, or `None` if none came within `timeout`.
     #[must_use]
     pub(crate) fn next(&self, timeout: Duration) -> Option<(PeerId, Multiaddr)> {
         match self.found.recv_timeout(timeout) {

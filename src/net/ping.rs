@@ -87,7 +87,7 @@ impl Ping {
         {
             self.sent += 1;
             self.outbound = Outbound::Waiting(ask(stream, self.sent).boxed(), now);
-            // Poll again at once: that sends the ping.
+            // Has this handler polled again at once. That poll sends the ping.
             cx.waker().wake_by_ref();
         }
         Ok(round_trip)

@@ -88,7 +88,7 @@ impl Reach {
 /// Questions of a probe.
 #[derive(Debug, Clone, Default)]
 pub struct Questions {
-    /// Maximum number of bytes to send, and to receive, to measure the rates; If 0, the rates are not
+    /// Maximum number of bytes to send, and to receive, to measure the rates. If 0, the rates are not
     /// measured. At most 4 MiB are used.
     pub bytes: u32,
     /// TCP port of this node that the peer tries to connect to.

@@ -184,8 +184,8 @@ fn a_receiver_that_does_not_read_bounds_what_its_peer_can_send() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // At most 4 MiB of frames, 16 MiB of window with its minimum of 256 KiB, and one frame at each end are
-    // allowed.
+    // These bytes may be sent: 4 MiB of frames, 16 MiB of window with its minimum of 256 KiB, and one frame
+    // at each end.
     assert!(last <= 21 * MIB, "{last} bytes went to a receiver that does not read");
     let received = b.network().bytes_received(&a.peer, Channel::Bulk) as usize;
     assert!(received <= 4 * MIB + 256 * KIB + 64, "{received} bytes were read for a caller that takes none");

@@ -18,7 +18,7 @@ pub(super) type Ask = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 pub struct Budget {
     /// Name of the data set in the privacy ledger.
     pub dataset: String,
-    /// Maximum that all sessions together may spend; `None` for no limit.
+    /// Maximum that all sessions together may spend, or `None` for no limit.
     pub limit: Option<Ratio>,
 }
 
@@ -48,8 +48,8 @@ fn on_shares(session: &Session) -> bool {
 }
 
 /// Enters the session in `ledger`, once for each state folder `state`. `rows` is the name of the rows, which
-/// is used if the caller names no data set; `None` for a peer without rows. Before that, `ask` is called and
-/// may end the session, unless the session has been paid for.
+/// is used if the caller names no data set. It is `None` for a peer without rows. Before the session is
+/// entered, `ask` is called and may end the session, unless the session has been paid for.
 pub(super) fn charge(
     session: &Session,
     budget: Option<&Budget>,

@@ -363,8 +363,9 @@ impl Builder {
     }
 }
 
-/// If the training of this peer has failed, returns the reason for the other peers' logs; in a private
-/// session without details. Other errors are not sent, because they may contain values of rows.
+/// If the training of this peer has failed, returns the reason, which the other peers write to their logs. In
+/// a private session, the reason has no details. Other errors are not sent, because they may contain values
+/// of rows.
 fn farewell(session: &Session, ending: &Ending) -> Option<String> {
     let Ending::Own(text) = ending else { return None };
     let private = session.privacy.noise.is_some();

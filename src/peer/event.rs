@@ -108,7 +108,7 @@ pub enum Event {
     },
     /// This peer has lost its stored state of the session. It takes part, but does not vote.
     StateLost {
-        /// Peer that has shown the loss; `None` if the mark next to the key has shown it.
+        /// Peer that has shown the loss, or `None` if the mark next to the key has shown it.
         shown_by: Option<String>,
     },
     /// A view began.
@@ -167,11 +167,11 @@ pub enum Event {
     },
     /// The result is available. If the caller saves results, it has been saved.
     Finished {
-        /// Name of the result, such as "model"; `None` for a peer without rows, which has no result.
+        /// Name of the result, such as "model", or `None` for a peer without rows, which has no result.
         result: Option<String>,
         /// Digest of the result, in hexadecimal digits.
         digest: Option<String>,
-        /// Opened sums that include this peer's rows; `None` for a peer without rows.
+        /// Opened sums that include this peer's rows, or `None` for a peer without rows.
         own_rows: Option<OwnRows>,
         /// One line about the result, which may be empty.
         summary: String,
@@ -226,7 +226,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the event of a report; `None` if the report does not concern a user.
+    /// Returns the event of a report, or `None` if the report does not concern a user.
     pub(crate) fn of(ctx: &Context, report: &Report<'_>) -> Option<Self> {
         let name = |peer: &session::Peer| ctx.session.name(*peer).to_owned();
         let aggregate = |slot: u32| ctx.plan.get(slot as usize).map_or_else(String::new, |q| q.name.clone());

@@ -28,7 +28,7 @@ use crate::tasks::{self, History, Outcome, Protected, Rows, Shared, Task};
 
 /// Settings of a node in addition to those of its driver.
 pub(super) struct Plan {
-    /// Name of the result; `None` for a peer without rows.
+    /// Name of the result, or `None` for a peer without rows.
     pub(super) result: Option<&'static str>,
     pub(super) rows: Rows,
     pub(super) columns: Arc<Protected>,
@@ -282,7 +282,7 @@ impl Node {
         }
     }
 
-    /// Makes the result and saves it; `None` for a peer without rows.
+    /// Makes the result and saves it. Returns `None` for a peer without rows.
     fn finished(&mut self, history: &History) -> Result<Option<Outcome>, Error> {
         let lingers = self.ctx.session.timing.linger_ms.div_ceil(1000);
         let Some(result) = self.plan.result else {

@@ -34,8 +34,8 @@ pub struct Receipt {
     pub own_rows: OwnRows,
     /// Opened aggregates, in order.
     pub aggregates: Vec<Opened>,
-    /// Time at which this peer had each opened aggregate, in seconds since 1970; `None` if this was before a
-    /// restart.
+    /// Time at which this peer had each opened aggregate, in seconds since 1970, or `None` if this was before
+    /// a restart.
     pub opened_unix: Vec<Option<f64>>,
     /// Faults that the committee tolerates (`crash` or `byzantine`), and an attack that it does not prevent.
     pub committee: Committee,
@@ -60,7 +60,7 @@ pub struct Receipt {
     pub started_unix: f64,
     /// Seconds from joining to leaving.
     pub seconds: f64,
-    /// Name of the result; `None` for a peer without rows.
+    /// Name of the result, or `None` for a peer without rows.
     #[serde(skip)]
     pub result: Option<String>,
     /// Warnings to this peer by subject. Only their numbers are in the JSON.

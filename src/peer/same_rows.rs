@@ -89,8 +89,8 @@ impl SameRows {
     }
 }
 
-/// Returns the number of entries of a sorted list that another sorted list lacks. Equal entries are counted
-/// separately.
+/// Returns how many entries of the sorted list `one` are missing from the sorted list `other`. Equal entries
+/// are counted separately.
 fn without(one: &[u64], other: &[u64]) -> usize {
     let (mut count, mut at) = (0, 0);
     for hash in one {

@@ -28,7 +28,7 @@ pub(crate) struct Status {
     pub(crate) sum: Option<Sum>,
     /// Bytes of messages by stage, in the order in which the stages were first entered.
     pub(crate) stages: Vec<Moved>,
-    /// Event that the peer waits for; `None` after the peer has ended.
+    /// Event that the peer waits for, or `None` after the peer has ended.
     pub(crate) waits: Option<Waits>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Status {
 pub(crate) struct Other {
     pub(crate) name: String,
     pub(crate) link: Link,
-    /// Round trip of the last ping, milliseconds.
+    /// Round trip of the last ping, in milliseconds.
     pub(crate) round_trip_ms: Option<f64>,
     /// True if the connection uses a relay.
     pub(crate) relayed: bool,

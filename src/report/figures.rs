@@ -14,7 +14,7 @@ use crate::html::{cells, folded, table, whole};
 pub(super) enum Held {
     /// Rows that were predicted in three ways.
     Compared(Box<Comparison>),
-    /// Rows that were predicted only by the result.
+    /// Only the result has predicted these rows.
     Alone(Box<Figures>),
 }
 

@@ -14,7 +14,8 @@ const MOST: usize = 40;
 /// it.
 pub(super) const DEPTH: f64 = 45.0;
 
-/// Makes a table with the recall of each class. For every way to predict, it has a picture and the number.
+/// Makes a table with the recall of each class. For each way to predict, the table has a picture and the
+/// number.
 pub(super) fn recall(ways: &[(&str, &Figures)]) -> Markup {
     let Some((_, first)) = ways.first() else { return html! {} };
     let caption = "Recall of each class, with 95\u{a0}% intervals";

@@ -18,7 +18,7 @@ pub(crate) struct Curve {
 
 impl Curve {
     /// Makes the curve from scores for the positive class of `figures`. The scores are a matrix of rows x 2,
-    /// and the lower score is the prediction. Returns `None` if there are not rows of two classes.
+    /// and the lower score is the prediction. Returns `None` if the rows do not have two classes.
     pub(crate) fn of(figures: &Figures, labels: &[u16], scores: &[f64]) -> Option<Self> {
         let class = &figures.positive.as_ref()?.class;
         let positive = figures.per_class.iter().position(|each| each.class == *class)?;

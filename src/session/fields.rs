@@ -237,7 +237,7 @@ impl<S> Row<S> {
         })
     }
 
-    /// Returns the value as TOML; `None` if the file omits it.
+    /// Returns the value as TOML, or `None` if the file omits it.
     fn toml(&self, of: &S) -> Option<String> {
         Some(match &self.kind {
             Kind::Whole { get, .. } => get(of).to_string(),

@@ -138,7 +138,7 @@ impl NoiseSpec {
         Self { epsilon, delta: None, top, mode, colluders, unit }
     }
 
-    /// Returns the decimal delta that a reader converts to this binary64; `None` if it is out of range.
+    /// Returns the decimal delta that a reader converts to this binary64, or `None` if it is out of range.
     #[must_use]
     pub fn exact_delta(number: f64) -> Option<Ratio> {
         read_delta(number)

@@ -370,7 +370,7 @@ pub(crate) fn check_number(field: &str, value: f64, holds: bool, limit: &str) ->
 /// a point. Such names come from other people and are used in names of files.
 ///
 /// # Errors
-/// [`SessionError::Value`]; It names `field`.
+/// [`SessionError::Value`]. It names `field`.
 pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !(1..=NAME_LIMIT).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(plain) {
@@ -384,7 +384,7 @@ pub(crate) fn check_plain_name(field: &str, name: &str) -> Result<(), SessionErr
 /// names appear in logs, tables and error texts.
 ///
 /// # Errors
-/// [`SessionError::Value`]; It names `field`.
+/// [`SessionError::Value`]. It names `field`.
 pub(crate) fn check_name(field: &str, name: &str) -> Result<(), SessionError> {
     let length = name.chars().count();
     if !(1..=NAME_LIMIT).contains(&length) || name.trim() != name || !name.chars().all(printable) {

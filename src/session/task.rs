@@ -131,7 +131,7 @@ impl<S: Spec + Clone + PartialEq> AnySpec for S {
 pub struct Section {
     /// Name at the top level of the file.
     pub name: &'static str,
-    /// Tasks that read the section, in the words of an error text.
+    /// Tasks that read the section, as an error text names them.
     pub tasks: &'static str,
 }
 
@@ -140,7 +140,7 @@ pub trait Spec: fmt::Debug + Send + Sync + 'static {
     /// Returns the task's entry in the registry.
     fn kind(&self) -> &'static TaskKind;
 
-    /// Returns the built-in task; `None` if the task is that of a program outside this crate.
+    /// Returns the built-in task, or `None` if the task is that of a program outside this crate.
     fn built_in(&self, session: &Session) -> Option<BuiltIn>;
 
     /// Returns the comment above `task` in a session file, which explains the computation.
@@ -289,7 +289,7 @@ impl<'a> Sections<'a> {
         SessionError::Syntax { line, message }
     }
 
-    /// Reads one section; `None` if the file does not have it.
+    /// Reads one section. Returns `None` if the file does not have it.
     pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, SessionError> {
         self.take_seed(name, PhantomData)
     }

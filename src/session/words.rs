@@ -1,7 +1,8 @@
-//! Rewrites messages of the TOML reader: they name types of Rust, and the new texts use words for people.
+//! Rewrites messages of the TOML reader. These messages name types of Rust; the new texts use words that
+//! users know.
 
 /// Rewrites "invalid type: string \"x\", expected u16" to `found the text "x", expected a whole number from 0
-/// to 65535`; Other messages stay as they are.
+/// to 65535`. Other messages stay as they are.
 pub(crate) fn plain(message: &str) -> String {
     let parts = ["invalid type: ", "invalid value: "].iter().find_map(|start| message.strip_prefix(start));
     let Some((found, expected)) = parts.and_then(|rest| rest.rsplit_once(", expected ")) else {

@@ -20,7 +20,7 @@ pub struct Costs {
     /// Time until which each peer's worker is busy.
     busy: Vec<Time>,
     plan: Vec<Aggregate>,
-    /// Longest job so far, microseconds.
+    /// Longest job so far, in microseconds.
     pub longest_us: u64,
 }
 
@@ -78,7 +78,7 @@ impl Costs {
         Time(busy.0.max(now.0 + 1))
     }
 
-    /// Returns the time for which a message occupies the thread that answers it, microseconds.
+    /// Returns the time for which a message occupies the thread that answers it, in microseconds.
     #[must_use]
     pub fn handling_us(&self, ctx: &Context, peer: Peer, message: &Message) -> u64 {
         let (verify, agree) = (1.0 / self.rates.verify, 1.0 / self.rates.agree);

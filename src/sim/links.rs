@@ -10,7 +10,7 @@ use crate::session::Peer;
 /// A path between two peers. It has whole numbers, so that it is the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
-    /// Latency one way, microseconds.
+    /// One-way latency, in microseconds.
     pub latency_us: u64,
     /// Jitter, microseconds. A random part of it is added to the latency.
     pub jitter_us: u32,

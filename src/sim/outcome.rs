@@ -127,26 +127,26 @@ pub struct Slot {
     pub name: String,
     /// Size of the vector in bytes.
     pub bytes: u64,
-    /// Number of members of the opened sum; `None` if it was not opened.
+    /// Number of members of the opened sum, or `None` if it was not opened.
     pub members: Option<usize>,
 }
 
 /// Time of training, computed with the rates of the scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// Time that one peer with all rows would need, milliseconds.
+    /// Time that one peer with all rows would need, in milliseconds.
     pub alone_ms: f64,
     /// Part of this time in which the lifting matrix is drawn. It does not depend on the number of rows.
     #[serde(default)]
     pub matrix_ms: f64,
-    /// Time of the longest computation of a peer, milliseconds.
+    /// Time of the longest computation of a peer, in milliseconds.
     pub slowest_ms: f64,
-    /// Time from the first view to the last result, milliseconds.
+    /// Time from the first view to the last result, in milliseconds.
     pub session_ms: f64,
 }
 
 impl RunReport {
-    /// Returns the mean time of a peer in these stages, over all aggregates, milliseconds.
+    /// Returns the mean time of a peer in these stages, over all aggregates, in milliseconds.
     #[must_use]
     pub fn spent_ms(&self, stages: &[Stage]) -> f64 {
         let rows = self.stages.iter().filter(|row| row.stage.is_some_and(|stage| stages.contains(&stage)));
@@ -252,11 +252,11 @@ pub struct PurposeRow {
 /// One stage of one aggregate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StageRow {
-    /// Name of the aggregate; `None` outside views.
+    /// Name of the aggregate, or `None` outside views.
     pub slot: Option<String>,
-    /// Stage; `None` outside views.
+    /// Stage, or `None` outside views.
     pub stage: Option<Stage>,
-    /// Mean time over the peers that were in this stage, milliseconds.
+    /// Mean time over the peers that were in this stage, in milliseconds.
     pub mean_ms: f64,
     /// Count over all peers.
     pub sent: Count,

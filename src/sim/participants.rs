@@ -28,7 +28,7 @@ pub struct Participants {
     pub identities: Vec<Identity>,
     /// Task of each peer, in the same order.
     pub tasks: Vec<Arc<dyn Task>>,
-    /// Rows that a scenario deals; `None` if the task has no rows, or brings its own.
+    /// Rows that a scenario deals, or `None` if the task has no rows, or brings its own.
     pub rows: Option<DealtRows>,
 }
 

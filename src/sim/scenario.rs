@@ -23,7 +23,7 @@ use crate::tasks::{Select, kinds};
 pub(crate) use fault::name as fault_name;
 pub use fault::{Fault, Kind, Moment, Peers, Tamper};
 
-/// Largest scenario file, bytes.
+/// Largest scenario file, in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 
 /// Reason why a scenario cannot be run, in one line that names the file and the field.
@@ -43,9 +43,9 @@ pub struct Scenario {
     pub seed: u64,
     /// Virtual seconds after which the run is stopped.
     pub limit_s: f64,
-    /// Rows.
+    /// The rows.
     pub data: Data,
-    /// Task.
+    /// The task.
     pub task: Task,
     /// Fields of the session file.
     pub session: SessionPart,
@@ -158,7 +158,7 @@ pub enum Split {
     Even,
     /// Each class is given to few peers, in uneven parts.
     ByClass,
-    /// Each class is split in shares drawn from a Dirichlet distribution.
+    /// Each class is split into shares that are drawn from a Dirichlet distribution.
     Dirichlet,
     /// Each peer has class shares that are drawn from a Dirichlet distribution. They are uneven at the first
     /// peer and even at the last.
@@ -286,13 +286,13 @@ pub enum Connections {
 pub struct Network {
     /// Connections that peers keep.
     pub connections: Connections,
-    /// Latency one way, milliseconds.
+    /// One-way latency, in milliseconds.
     pub latency_ms: f64,
-    /// Maximum of the uniform jitter, milliseconds.
+    /// Maximum of the uniform jitter, in milliseconds.
     pub jitter_ms: f64,
     /// Bandwidth of each direction of each connection, megabits per second.
     pub bandwidth_mbit: f64,
-    /// Time after which a silent connection is closed, milliseconds.
+    /// Time after which a silent connection is closed, in milliseconds.
     pub silence_ms: f64,
 }
 
@@ -407,9 +407,9 @@ pub struct Random {
     pub kinds: Vec<Kind>,
     /// Percentage of the crashed peers that return.
     pub return_percent: u32,
-    /// Time before which the faults occur, seconds.
+    /// Time before which the faults occur, in seconds.
     pub within_s: f64,
-    /// Time at which all faults are undone and all peers run, seconds; 0 means never.
+    /// Time in seconds at which all faults end and all peers run. 0 means that there is no such time.
     pub heal_s: f64,
 }
 
@@ -550,7 +550,7 @@ fn take_variants(table: &mut Table) -> Result<Vec<Table>, ScenarioError> {
     }
 }
 
-/// Overrides `table` by `over`: tables are merged, all other values are replaced.
+/// Writes the values of `over` into `table`. Tables are merged, all other values are replaced.
 fn lay_over(table: &mut Table, over: Table) {
     for (key, value) in over {
         match (table.get_mut(&key), value) {

@@ -55,7 +55,7 @@ pub struct Mark {
 pub struct End {
     /// Time at which its process ended.
     pub at: Time,
-    /// Reason why it has no result; `None` if it has one.
+    /// Reason why it has no result, or `None` if it has one.
     pub reason: Option<Ending>,
 }
 
@@ -235,15 +235,15 @@ impl Swarm {
         &self.tasks
     }
 
-    /// Returns the result of a finished peer from its task, or the reason why it has none; `None` if it
-    /// is not finished.
+    /// Returns the result of a finished peer, or the reason why it has none. Returns `None` if the peer is
+    /// not finished.
     #[must_use]
     pub fn outcome(&self, peer: Peer) -> Option<Result<Outcome, String>> {
         let finished = self.finished.get(&peer)?;
         Some(self.tasks[peer.index()].outcome(&finished.history, 0))
     }
 
-    /// Returns the time after which a silent connection is closed, milliseconds.
+    /// Returns the time after which a silent connection is closed, in milliseconds.
     #[must_use]
     pub fn silence_ms(&self) -> u64 {
         self.silence / 1000

@@ -107,13 +107,13 @@ impl Count {
 /// A period that a peer spent in one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// Beginning, virtual microseconds.
+    /// Beginning, in virtual microseconds.
     pub from: u64,
-    /// End, virtual microseconds.
+    /// End, in virtual microseconds.
     pub to: u64,
     /// Slot.
     pub slot: u32,
-    /// The stage; `None` outside views.
+    /// The stage, or `None` outside views.
     pub stage: Option<Stage>,
 }
 

@@ -1,5 +1,5 @@
 //! Makes a simulated peer break the protocol: its messages are changed after its node has sent them, so the
-//! node does not notice it.
+//! node does not notice the change.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ impl Store {
         written.map_err(|error| StoreError::Io { path, error })
     }
 
-    /// Returns the ids of the peers that a later run must serve with the state in `folder`; `None` if its
+    /// Returns the ids of the peers that a later run must serve with the state in `folder`, or `None` if its
     /// owner has no result, or the session is over. Writes nothing.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ pub struct ResultFile {
     /// Returns whether a file that begins with these bytes is of this kind. The function gets at least the
     /// first 64 KiB of the file.
     pub recognised: fn(&[u8]) -> bool,
-    /// Reads a whole file for `flyswarm inspect`; `None` if the file is plain text that needs no reader.
+    /// Reads a whole file for `flyswarm inspect`. `None` if the file is plain text that needs no reader.
     pub contents: Option<ReadContents>,
 }
 
@@ -90,8 +90,8 @@ impl OwnWishes<'_> {
     }
 }
 
-/// Makes a peer's task with the wishes of its user; `None` if the wishes change nothing. The function may
-/// change the peer's rows. An error is one line.
+/// Makes a peer's task with the wishes of its user. Returns `None` if the wishes change nothing. The function
+/// may change the peer's rows. An error is one line.
 pub type BuildOwn = fn(&Session, OwnWishes<'_>, &mut Rows) -> Result<Option<Build>, String>;
 
 /// Expected quality of a private session, before any budget is spent.

@@ -31,7 +31,7 @@ pub enum Odd {
     Foreign,
 }
 
-/// Dials `victim` at `address` again and again, until the sender that this returns is dropped.
+/// Dials `victim` at `address` again and again, until the returned sender is dropped.
 #[must_use]
 pub fn dial(key: &Identity, victim: &Identity, address: Multiaddr, odd: Odd) -> Sender<()> {
     let (stop, mut stopped) = channel();

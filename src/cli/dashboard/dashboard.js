@@ -5,7 +5,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 const LOG = 300;
 const POINTS = 2000;
 const TREE = 63;
-// Number of sums that give the pace.
+// Number of sums from which the pace is computed.
 const LAST = 5;
 
 function el(name, attributes, ...children) {
@@ -163,23 +163,23 @@ function waitText(node) {
   if (over || node.ended) return node.done ? 'The session is over.' : 'The node has ended.';
   const waits = node.status && node.status.waits;
   if (!waits && about.virtual) return node.done ? 'Has its result.' : '';
-  if (!waits) return node.done ? 'The result is there.' : 'It starts.';
+  if (!waits) return node.done ? 'The node has its result.' : 'The node is starting.';
   const who = list(waits.peers, 8);
   switch (waits.what) {
     case 'roster': return who ? `Waiting for ${who} to connect` : 'All peers are connected';
     case 'enough': return who ? `Too few peers: waiting for ${who}` : 'Too few peers';
     case 'view': return 'Waiting for the committee to propose a view';
-    case 'others': return who ? `${who} continue without this peer; it joins them later.` : 'Fetches what the others have.';
+    case 'others': return who ? `${who} continue without this peer; it joins them later.` : 'Fetches the results that the others have.';
     case 'connections': return who ? `Waiting for connections to ${who}` : 'Waiting for connections';
-    case 'word': return who ? `Waiting for ${who}` : 'Adding up with its neighbours';
+    case 'word': return who ? `Waiting for ${who}` : 'Adding up vectors with its neighbours';
     case 'exchange': return `Exchanges messages with ${who}.`;
     case 'computation': return 'This peer is computing';
-    case 'results': return who ? `Has its result and waits until ${who} have theirs.` : 'Has its result, as all others.';
+    case 'results': return who ? `Has its result. Waits until ${who} have theirs.` : 'Has its result. All others have theirs.';
     default: return '';
   }
 }
 const LEFT = {
-  roster: 'begins without them, if enough are there, in', enough: 'gives up in', view: 'gives up in',
+  roster: 'begins without them, if enough others are connected, in', enough: 'gives up in', view: 'gives up in',
   connections: 'timeout in', word: 'timeout in', computation: 'may take at most', results: 'leaves at the latest in',
 };
 
@@ -196,8 +196,8 @@ function duration(seconds) {
 
 const STAGES = ['keys', 'compute', 'sum', 'accept', 'release', 'open'];
 const DOES = {
-  keys: 'exchanges keys', compute: 'computes its vector', sum: 'sums up the tree', accept: 'the committee decides',
-  release: 'opening the sum', open: 'opens the sum',
+  keys: 'exchanges keys', compute: 'computes its vector', sum: 'sums the vectors up the tree', accept: 'the committee decides',
+  release: 'collects shares to open the sum', open: 'opens the sum',
 };
 function stageText(node) {
   if (node.done) return 'has its result';
@@ -254,11 +254,11 @@ function drawNow(node) {
   $('stage').textContent = stageText(node) + opened;
 }
 
-// The time for the other sums, at the pace of the last ones.
+// Returns the time that the other sums will take at the pace of the last ones.
 function paceText(node) {
   const times = [...node.opened.values()].map((event) => event.time).slice(-LAST);
   if (node.done || over || dead(node) || !node.slots || times.length < LAST) return '';
-  // A sum that takes longer than the last ones sets the pace.
+  // If the current sum already takes longer than the last ones, its time is the pace.
   const idle = about.virtual ? 0 : Date.now() / 1000 - times[LAST - 1];
   const pace = Math.max(idle, (times[LAST - 1] - times[0]) / (LAST - 1));
   return `about ${duration(pace * (node.slots - node.opened.size))} left at the pace of the last ${LAST} sums`;

@@ -58,7 +58,7 @@ struct Reader {
     readers: Arc<AtomicUsize>,
     /// Number of the next event to read.
     next: u64,
-    /// Number of the last change whose statuses were read; `None` before the first piece.
+    /// Number of the last change whose statuses were read, or `None` before the first piece.
     seen: Option<u64>,
     /// True if the reader has received everything, including the end.
     has_all: bool,

@@ -18,7 +18,7 @@ use crate::tasks::Outcome;
 
 /// Files of a node.
 pub(super) struct Files {
-    /// Path of the result; `None` for a witness.
+    /// Path of the result, or `None` for a witness.
     pub(super) out: Option<PathBuf>,
     pub(super) receipt: PathBuf,
     pub(super) force: bool,

@@ -27,7 +27,7 @@ impl From<PersonalError> for Failure {
 }
 
 impl Network {
-    /// Reads the network in a file; `None` for any other file.
+    /// Reads the network in a file. Returns `None` for any other file.
     pub(in crate::cli) fn load(path: &Path) -> Result<Option<Self>, Failure> {
         let failed = |error: PersonalError| match &error {
             PersonalError::Classifier(ClassifierError::Io(source)) => {

@@ -41,7 +41,7 @@ impl ForecastArguments {
     }
 }
 
-/// Returns the forecast of the session's task; `None` if it has none.
+/// Returns the forecast of the session's task, or `None` if it has none.
 pub(in crate::cli) fn forecast(session: &Session, rows_each: usize) -> Result<Option<Forecast>, Failure> {
     (session.task.kind().forecast)(session, rows_each).map_err(Failure::Input)
 }

@@ -46,8 +46,8 @@ impl Clock {
         Time(u64::try_from(runs.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Does work while the clock is stopped. Otherwise a node that waits for its disk would take its own
-    /// delay for silence of the others.
+    /// Does work while the clock is stopped. Otherwise a node that waits for its disk would mistake its own
+    /// delay for silence of the other peers.
     pub(super) fn stands_still<R>(&mut self, work: impl FnOnce() -> R) -> R {
         let begun = now_instant();
         let result = work();

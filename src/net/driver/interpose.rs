@@ -9,7 +9,7 @@ use crate::session::Peer;
 
 /// A layer between a node and its network: it sees each message before the message is sent, and each stage.
 pub trait Interpose: Debug + Send {
-    /// Returns the frames that replace `message`; `None` to send it unchanged.
+    /// Returns the frames that replace `message`, or `None` to send it unchanged.
     fn send(&mut self, to: Peer, message: &Message) -> Option<Sent> {
         let _ = (to, message);
         None
@@ -22,12 +22,12 @@ pub trait Interpose: Debug + Send {
         false
     }
 
-    /// Returns the maximum number of bytes that are written at once; `None` for the default.
+    /// Returns the maximum number of bytes that are written at once, or `None` for the default.
     fn piece(&self) -> Option<usize> {
         None
     }
 
-    /// Returns the seed of all random values of the node; `None` if the operating system draws it.
+    /// Returns the seed of all random values of the node, or `None` if the operating system draws it.
     fn seed(&self) -> Option<[u8; 32]> {
         None
     }

@@ -37,8 +37,8 @@ fn a_receiver_that_does_not_read_bounds_what_its_peer_can_send_over_quic() {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    // At most 4 MiB of frames, 10 MB of window, the data that the sender's QUIC keeps until it is
-    // acknowledged, and one frame at each end are allowed.
+    // These bytes may be sent: 4 MiB of frames, 10 MB of window, the data that the sender's QUIC keeps until
+    // it is acknowledged, and one frame at each end.
     assert!(last <= 21 * MIB, "{last} bytes went to a receiver that does not read");
     a.send(b.peer, Channel::Control, frame(b"still here", Bytes::new()));
     until("control frame", || b.network().bytes_received(&a.peer, Channel::Control) > 0);

@@ -23,7 +23,7 @@ pub struct Fault {
     pub site: Option<String>,
     /// Seconds after which the fault is undone.
     pub for_s: Option<f64>,
-    /// `slow-link`: latency one way, milliseconds.
+    /// `slow-link`: latency one way, in milliseconds.
     pub latency_ms: Option<f64>,
     /// `slow-link`: bandwidth, megabits per second.
     pub bandwidth_mbit: Option<f64>,
@@ -104,7 +104,7 @@ impl Kind {
 }
 
 impl Tamper {
-    /// Returns the name in a scenario file.
+    /// Returns the name of this fault in a scenario file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

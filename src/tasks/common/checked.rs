@@ -280,7 +280,7 @@ impl Check {
         let Some((number, shares)) = before.party else { return Ok(vector.into()) };
         let decided = inputs_digest(history.members(at).iter().filter_map(|&peer| Some((peer, said(peer)?))));
         if before.inputs != decided {
-            return Err("the committee decided other commitments than the peers have sent".into());
+            return Err("the committee decided on commitments that the peers have not sent".into());
         }
         if shares.len() != 2 * self.rule.result_bytes() {
             return Err("this peer's shares of the result are damaged".into());
@@ -324,7 +324,7 @@ impl Check {
                     };
                     return Err(format!(
                         "{} and {} gave different copies of one share: one of the two does not follow the \
-                         protocol, and nothing of it was used",
+                         protocol, and neither copy was used",
                         name(one),
                         name(two)
                     ));

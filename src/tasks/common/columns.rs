@@ -27,8 +27,8 @@ use flyswarm_data::notices::listed;
 use flyswarm_data::scaling::sums::{self, typical_rows};
 use flyswarm_data::scaling::{ColumnSums, Moments, moments};
 
-/// Number of deviations between two means that is reported. The means of two classes seldom differ by this
-/// number.
+/// Two means are reported if they differ by more than this number of deviations. The means of two classes
+/// seldom differ as much.
 pub(crate) const FAR: f64 = 6.0;
 /// Number of standard errors between two means that is reported.
 pub(crate) const UNLIKELY: f64 = 8.0;

@@ -79,8 +79,8 @@ impl Evaluation {
         [&self.alone, &self.neighbours].into_iter().zip(&self.apart).all(|(other, apart)| {
             let right = self.swarm.class_right().into_iter().zip(other.class_right());
             let same = |((one, other), &[won, lost]): ((u64, u64), &[u64; 2])| {
-                // The number of rows that both predictors get right must be the same, computed from either
-                // predictor.
+                // The number of rows that both predictors get right must be the same, whichever of the two it
+                // is computed from.
                 let both = one.checked_sub(won);
                 both.is_some() && both == other.checked_sub(lost)
             };
@@ -90,8 +90,8 @@ impl Evaluation {
         })
     }
 
-    /// Returns the figures for receipts and reports; `None` if there are no rows. `positive` is the session's
-    /// positive class.
+    /// Returns the figures for receipts and reports, or `None` if there are no rows. `positive` is the
+    /// session's positive class.
     pub(crate) fn compared(&self, classes: &[String], positive: Option<u16>) -> Option<Comparison> {
         let figures = |sums| Figures::new(classes, sums, positive);
         let rows = self.swarm.class_rows();

@@ -169,7 +169,7 @@ impl Layout {
         }
     }
 
-    /// Returns the slot number in the task's own plan; `None` if the wrapper added the slot.
+    /// Returns the slot number in the task's own plan, or `None` if the wrapper added the slot.
     fn inner(self, slot: u32) -> Option<u32> {
         if slot < self.first {
             return Some(slot);

@@ -90,7 +90,7 @@ impl Variable {
         !matches!(self.source.kind, SourceKind::Number | SourceKind::Date)
     }
 
-    /// Returns the value of a row; `None` if it is missing.
+    /// Returns the value of a row, or `None` if it is missing.
     pub(crate) fn value(&self, row: &[f32]) -> Result<Option<Value>, String> {
         let Source { name, kind, place, indicator, no_level, .. } = &self.source;
         let at = |place: usize| row.get(place).copied().unwrap_or_default();

@@ -22,7 +22,7 @@ pub(super) struct Evaluated {
     pub(super) figures: Option<Figures>,
     /// Figures of this peer's own rows.
     own: Option<Figures>,
-    /// Entry for the receipt; `None` if the sum was not opened.
+    /// Entry for the receipt, or `None` if the sum was not opened.
     told: Option<Value>,
 }
 

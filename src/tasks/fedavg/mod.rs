@@ -95,7 +95,7 @@ pub(crate) struct Fedavg {
     data: Arc<Dataset>,
     /// Rows without labels, which the task `fedavg-xclp` has.
     others: Option<Dataset>,
-    /// The user's trainer; `None` for the built-in learner.
+    /// The user's trainer, or `None` for the built-in learner.
     trainer: Option<Arc<dyn Trainer>>,
     /// This peer's values of the tensors that are not averaged, once it has trained.
     own: Mutex<Option<Vec<Bytes>>>,
@@ -244,7 +244,7 @@ impl Fedavg {
         Ok(self.prepared.get_or_init(|| prepared))
     }
 
-    /// Returns which labelled rows are held out; `None` if the session holds none out.
+    /// Returns which labelled rows are held out, or `None` if the session holds none out.
     fn split(&self, history: &History) -> Result<Option<Split>, FedavgError> {
         let (percent, rows) = (self.plan.spec.held_out, self.data.rows());
         if percent == 0 {
@@ -257,8 +257,8 @@ impl Fedavg {
         let split = train_test(split::Rows::new(&all, self.data.groups()), percent, &seed);
         if split.test.is_empty() || split.train.is_empty() {
             return Err(FedavgError::Data(format!(
-                "{rows} rows with a label are too few to hold {percent} % out: this peer needs more, or all \
-                 peers a session with fedavg.held_out = 0"
+                "{rows} rows with a label are too few to hold {percent} % out: use more rows, or a session \
+                 with fedavg.held_out = 0"
             )));
         }
         Ok(Some(split))

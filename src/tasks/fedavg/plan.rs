@@ -164,9 +164,8 @@ impl Plan {
         plan
     }
 
-    /// Returns the slot whose number of rows is the n that `slot`, a round or `scores`, uses. It is the
-    /// earlier slot with the most members; in a tie, the last of them. The slot of the moments is not
-    /// considered.
+    /// `slot` is a round or `scores`. Returns the earlier slot whose number of rows is the n of `slot`: the
+    /// one with the most members or, in a tie, the last of these. The slot of the moments is not considered.
     pub(super) fn base(&self, slot: u32, history: &History) -> u32 {
         let rounds = (self.first()..slot).take_while(|&before| before < self.last());
         let (mut base, mut most) = (self.rows(), history.members(self.rows()).len());

@@ -50,8 +50,7 @@ struct Running {
     has_rows: bool,
 }
 
-/// Programs that were started and not yet ended, with their folders. The list is global, so that on an
-/// interrupt the main thread can end the programs while another thread waits for an answer.
+/// Programs that were started and have not ended, with their folders.
 static STARTED: Mutex<Vec<(Child, Folder)>> = Mutex::new(Vec::new());
 
 fn started() -> MutexGuard<'static, Vec<(Child, Folder)>> {
@@ -116,7 +115,7 @@ fn end_orphans(here: &Path) {
 struct Line {
     round: u32,
     rows: usize,
-    /// Mean cross-entropy of its rows, nats.
+    /// Mean cross-entropy of its rows, in nats.
     loss: Number,
     /// Fraction of its rows whose class was predicted correctly.
     accuracy: f64,

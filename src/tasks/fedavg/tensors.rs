@@ -140,7 +140,7 @@ pub struct TensorSpec {
     pub name: String,
     /// Type of its numbers.
     pub dtype: Dtype,
-    /// Its dimensions; none for a single number.
+    /// Its dimensions. A single number has none.
     pub shape: Vec<u32>,
     /// How the peers combine it.
     pub rule: Rule,

@@ -50,7 +50,7 @@ impl Layout {
         self.after + number * self.refresh
     }
 
-    /// Returns the propagation whose labels a round trains on; `None` before the first propagation.
+    /// Returns the propagation whose labels a round trains on, or `None` before the first propagation.
     pub(super) fn latest(self, round: u32) -> Option<u32> {
         round.checked_sub(self.after).map(|rounds| rounds / self.refresh)
     }

@@ -283,7 +283,7 @@ impl FedavgXclp {
         Ok(PseudoLabels::new(&given, &scores, classes))
     }
 
-    /// Returns the labels for training in a round; `None` if no propagation came before the round.
+    /// Returns the labels for training in a round, or `None` if no propagation came before the round.
     fn found(&self, round: u32, history: &History) -> Result<Option<LabelledRows>, String> {
         let Some(number) = self.plan.layout.latest(round) else { return Ok(None) };
         let closed = "the counts of labels are not open";

@@ -64,8 +64,8 @@ impl Estimate {
     }
 }
 
-/// Forecasts a private session whose peers have this number of rows each; `None` for sessions that are not
-/// private.
+/// Forecasts a private session whose peers have this number of rows each. Returns `None` for sessions that
+/// are not private.
 pub(super) fn forecast(session: &Session, rows_each: usize) -> Result<Option<Forecast>, String> {
     let found = estimate(session, rows_each, 0).map_err(|error| format!("forecast: {error}"))?;
     let (Some(found), Some(spec), Some(noise)) =

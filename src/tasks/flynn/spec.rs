@@ -38,10 +38,10 @@ pub struct ModelSpec {
 pub struct FlynnSpec {
     /// The model.
     pub model: ModelSpec,
-    /// Sketches for drawing the training peers by their distances (`select = "sketch"`); `None` if all peers
-    /// train.
+    /// Sketches for drawing the training peers by their distances (`select = "sketch"`), or `None` if all
+    /// peers train.
     pub select: Option<SketchSpec>,
-    /// Settings for rows that are held out to measure the quality of the model; `None` if no rows are held
+    /// Settings for rows that are held out to measure the quality of the model, or `None` if no rows are held
     /// out.
     pub evaluate: Option<EvaluateSpec>,
 }

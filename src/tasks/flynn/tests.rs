@@ -63,7 +63,7 @@ pub(super) fn federated(tasks: &[Flynn]) -> Result<Vec<Bytes>, String> {
     Ok(opened)
 }
 
-/// Returns every peer's rows: each peer gets its number of rows, one peer after another.
+/// Returns the rows of all peers. Each peer gets its number of rows from the digits, in their order.
 pub(super) fn parts(cuts: &[usize]) -> Vec<Arc<Dataset>> {
     let mut first = 0;
     let part = |&n: &usize| {

@@ -373,7 +373,7 @@ impl Design {
         names.join(" and ")
     }
 
-    /// Names the cells and numbers that do not pass; `None` if all pass.
+    /// Returns the names of the cells and numbers that are not allowed, or `None` if all are allowed.
     pub(super) fn refused(&self, pattern: &Opened) -> Option<String> {
         let cells = (0..self.cells).filter(|&cell| pattern.cells.get(cell) != Some(&true));
         let small: Vec<usize> = cells.collect();

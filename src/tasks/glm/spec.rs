@@ -109,7 +109,7 @@ impl GlmSpec {
         Ok(sections.take("glm")?.unwrap_or_default())
     }
 
-    /// Returns the family; `None` if the word names none.
+    /// Returns the family, or `None` if the word names none.
     pub(super) fn family(&self) -> Option<Family> {
         FAMILIES.iter().find(|(word, _)| *word == self.family).map(|(_, family)| *family)
     }

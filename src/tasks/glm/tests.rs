@@ -80,7 +80,7 @@ fn some_rows(each: usize, arms: usize) -> Vec<Vec<Vec<f32>>> {
     (0..5).map(|peer| (0..each * usize::from(peer != 2)).map(|at| row(plain(peer, at))).collect()).collect()
 }
 
-/// Returns a row of the design; `None` if a value is missing.
+/// Returns a row of the design, or `None` if a value is missing.
 fn designed(design: &Design, row: &[f32]) -> Result<Option<DesignRow>, String> {
     design.values(row)?.map(|values| design.row_of(&values)).transpose()
 }

@@ -104,7 +104,7 @@ struct Case {
     seeds: std::ops::Range<u64>,
 }
 
-/// Returns whether a peer's vector is made from its rows; `None` if the sum does not use rows.
+/// Returns whether a peer's vector is made from its rows, or `None` if the sum does not use rows.
 fn uses_rows(task: &str, name: &str, me: Peer, vector: &[u8]) -> Option<bool> {
     let words: Vec<u32> = vector.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
     let any = |words: &[u32]| words.iter().any(|&word| word != 0);

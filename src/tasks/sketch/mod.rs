@@ -91,7 +91,7 @@ pub enum Global {
     Private(PrivateSketch),
 }
 
-/// The opened sketches of all peers; `None` for peers without records.
+/// The opened sketches of all peers, or `None` for peers without records.
 #[derive(Clone, Debug)]
 enum Sketches {
     /// For each counter, the share of the peer's records.
@@ -105,10 +105,10 @@ enum Sketches {
 pub struct Outcome {
     /// Sketch of all records.
     pub global: Global,
-    /// Published distance of every peer, in the order of the roster; `None` for peers without records. The
+    /// Published distance of every peer, in the order of the roster, or `None` for peers without records. The
     /// list is empty if no distances are published.
     pub published: Vec<Option<f64>>,
-    /// Distance between the sketches of every two peers (mean over rows); `None` if one of the two has no
+    /// Distance between the sketches of every two peers (mean over rows), or `None` if one of the two has no
     /// records. The list is empty if the peers' sketches are not opened.
     pub matrix: Vec<Vec<Option<f64>>>,
     /// Drawn peers, and the coin of the draw (32 bytes).
@@ -173,8 +173,8 @@ impl Plan {
         plan.push(Aggregate { kind, ..aggregate("sketch", words, "a sketch of all rows", [reveals; 2]) });
         if open_distances {
             let reveals = [
-                "how far each peer's rows lie from all, by peer",
-                "how far each peer's rows lie from all, by peer; computed from the noisy sketches",
+                "how far each peer's rows lie from all rows, by peer",
+                "how far each peer's rows lie from all rows, by peer; computed from the noisy sketches",
             ];
             plan.push(aggregate("scores", peers, "distances of peers", reveals));
         }
@@ -312,7 +312,7 @@ impl Plan {
         })
     }
 
-    /// Returns the draw, which follows from the opened scores and the second coin; `None` if the session
+    /// Returns the draw, which follows from the opened scores and the second coin, or `None` if the session
     /// draws no peers.
     pub fn draw(&self, opened: &[Bytes]) -> Result<Option<Draw>, TaskError> {
         let Some(selection) = self.spec.selection() else { return Ok(None) };

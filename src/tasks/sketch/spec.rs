@@ -102,7 +102,7 @@ fn places(field: &'static str, peers: usize) -> Limit {
 }
 
 impl SketchSpec {
-    /// Returns the settings of the draw of peers; `None` without a draw.
+    /// Returns the settings of the draw of peers, or `None` without a draw.
     #[must_use]
     pub fn selection(&self) -> Option<Selection> {
         let Self { active, chosen, temperature, .. } = *self;

@@ -6,7 +6,7 @@ use flyswarm_glm::{chi_square_p, student_p};
 /// Standardised mean difference of two groups, and the p value of a test of all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Difference {
-    /// Absolute value of the standardised mean difference; `None` unless there are exactly two groups and
+    /// Absolute value of the standardised mean difference, or `None` unless there are exactly two groups and
     /// their numbers are open.
     pub(super) smd: Option<f64>,
     pub(super) p: Option<f64>,

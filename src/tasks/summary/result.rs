@@ -36,7 +36,7 @@ pub(super) struct File {
     /// "all", then the levels of the grouping column; of two grouping columns, each level of the first with
     /// each level of the second.
     groups: Vec<String>,
-    /// Rows of each group; `None` if the number stays closed.
+    /// Rows of each group, or `None` if the number stays closed.
     rows: Vec<Option<u64>>,
     columns: Vec<Column>,
     tables: Vec<Cross>,
@@ -71,7 +71,7 @@ struct Moments {
     sum: i64,
     squares: u64,
     mean: f64,
-    /// Standard deviation with n - 1; `None` if there is only one row.
+    /// Standard deviation with n - 1, or `None` if there is only one row.
     sd: Option<f64>,
 }
 

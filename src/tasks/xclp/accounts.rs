@@ -47,7 +47,7 @@ impl Item for Statement {
 }
 
 impl Statement {
-    /// Returns the place of the check; `None` if the statement is about rounds.
+    /// Returns the place of the check, or `None` if the statement is about rounds.
     pub(crate) fn place(&self) -> Option<Place> {
         match &self.topic {
             Topic::Check(place, _) => Some(*place),

@@ -22,7 +22,7 @@ use flyswarm_mpc::shares::Context;
 use flyswarm_mpc::shares::cells::{self, Rule};
 use flyswarm_mpc::shares::program::Outcome;
 
-/// A computation.
+/// A computation that the three computing members carry out.
 #[derive(Clone, Debug)]
 pub(crate) enum Computation {
     /// Labels by XCLP.
@@ -38,7 +38,7 @@ pub(crate) struct Labels {
     pub plan: Plan,
     /// Method for making shares of distances.
     pub hamming: Hamming,
-    /// This peer's rows; `None` for a peer without rows. Their number is that in the list of owners.
+    /// This peer's rows, or `None` for a peer without rows. Their number is that in the list of owners.
     pub rows: Option<Rows>,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn enough_for(megabytes: u32, classes: usize, spec: &XclpSpec) -> u64
     least
 }
 
-/// Returns the reason why a view with `points` points is refused; `None` if it is not.
+/// Returns the reason why a view with `points` points is refused, or `None` if it is not.
 pub(super) fn too_many(points: u64, classes: usize, spec: &XclpSpec) -> Option<String> {
     let most = enough_for(spec.memory_mb, classes, spec);
     (points > most).then(|| {

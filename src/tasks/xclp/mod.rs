@@ -244,7 +244,7 @@ impl Plan {
         let [one, two] = pair.map(|peer| self.session.name(peer));
         format!(
             "{one} and {two} sent different copies of one share of this peer's labels: one of the two does not \
-             follow the protocol, and nothing of it was used"
+             follow the protocol, and neither copy was used"
         )
     }
 
@@ -471,7 +471,7 @@ impl Xclp {
         }
         let decided = inputs_digest(owners.iter().filter_map(|(peer, _)| Some((*peer, said(*peer)?))));
         if before.as_ref().is_some_and(|before| before.party.is_some() && before.inputs != decided) {
-            return Err("the committee decided other commitments than the owners have sent".into());
+            return Err("the committee decided on commitments that the owners have not sent".into());
         }
         let sealed = if senders.contains(&Some(self.me)) {
             let shares = before.and_then(|before| before.party).map(|(_, shares)| shares);

@@ -44,8 +44,8 @@ pub fn rounds(owners: usize) -> usize {
     owners.next_multiple_of(2) - 1
 }
 
-/// Returns the place of the owner that the owner at `place` meets in a round; `None` if it meets none in this
-/// round.
+/// Returns the place of the owner that the owner at `place` meets in a round, or `None` if it meets none in
+/// this round.
 #[must_use]
 pub fn partner(owners: usize, round: usize, place: usize) -> Option<usize> {
     let last = rounds(owners);
@@ -313,7 +313,7 @@ impl Pairs {
         Some((self.owners[current.other].0, std::mem::take(&mut current.owed)))
     }
 
-    /// Returns the work of the next step and the step itself; `None` if no step can be made now.
+    /// Returns the work of the next step and the step itself, or `None` if no step can be made now.
     pub(super) fn step(&mut self) -> Option<(u64, impl FnOnce() -> Stepped + Send + 'static)> {
         let current = self.current.as_mut()?;
         let ready = !current.waiting.is_empty() || current.side.as_ref()?.ready();

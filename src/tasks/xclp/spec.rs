@@ -57,8 +57,8 @@ impl Hamming {
             Self::Replicated => 0,
             // The bytes of the points, and strings and columns for each bit of the owner with fewer rows.
             Self::Ot => 129 * 32 + few * bits * (2 * many + 16),
-            // The bytes of a key, of ciphertexts for groups of 512 rows, and for each group of an answer for
-            // each row of the other owner.
+            // The bytes of a key and of ciphertexts for groups of 512 rows. For each group, there is also an
+            // answer for each row of the other owner.
             Self::Phe => {
                 let (groups, stride) = (few.div_ceil(512), few.next_power_of_two().min(512));
                 let wanted = (groups - 1) * 3200 + (50 * (few - 512 * (groups - 1))).div_ceil(8);

@@ -1,4 +1,4 @@
-//! What one peer does in the task, and the file of the result.
+//! The work of one peer in the task, and the file of the result.
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -116,7 +116,7 @@ pub(crate) fn forecast(session: &Session) -> Option<Forecast> {
 }
 
 impl FedavgSpec {
-    /// Returns the noise of the session; `None` if the session is not private or has no delta.
+    /// Returns the noise of the session, or `None` if the session is not private or has no delta.
     #[must_use]
     pub fn noise(&self, session: &Session) -> Option<RoundNoise> {
         let noise = session.privacy.noise?;

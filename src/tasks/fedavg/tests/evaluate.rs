@@ -22,7 +22,7 @@ fn zeros(first: usize, rows: usize) -> Arc<Dataset> {
     Arc::new(part.with_labels(labels, vec!["other".into(), "zero".into()]).unwrap())
 }
 
-/// Computes the sums for a network and those of a peer's held-out rows that belong to scored classes.
+/// Computes the sums for a network over those held-out rows of a peer that belong to scored classes.
 fn in_one_place(session: &Session, part: &Dataset, network: &Classifier, scored: [bool; 2]) -> Sums {
     let all = vec![0; part.rows()];
     let test = train_test(SplitRows::new(&all, None), spec(session).held_out, &COIN).test;

@@ -20,7 +20,8 @@ pub struct EvaluateSpec {
     pub most: u32,
     /// True if the written model also learns from the held-out rows. Default true.
     pub learn_all: bool,
-    /// Number of the positive class (for sensitivity) if there are two classes; If `None`, the rarer one.
+    /// Number of the positive class (for sensitivity) if there are two classes. If `None`, it is the rarer
+    /// one.
     pub positive: Option<u16>,
 }
 

@@ -39,7 +39,7 @@ fn an_owner_that_got_different_copies_uses_nothing_and_says_whose_they_are() {
         let text = outcome.unwrap_err();
         let (names, rest) = text.split_at(text.find(" sent different copies").expect(&text));
         assert!(names.split(" and ").any(|name| name == format!("peer-{}", liar.0)), "{text}");
-        assert!(rest.ends_with("follow the protocol, and nothing of it was used"), "{text}");
+        assert!(rest.ends_with("follow the protocol, and neither copy was used"), "{text}");
     }
     // The opened number of rows that got an answer.
     let answered = histories[&Peer(0)].vector(3).unwrap().to_vec();

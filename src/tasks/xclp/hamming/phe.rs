@@ -69,7 +69,7 @@ pub fn encrypt(holder: &Holder, groups: Groups, number: usize, codes: &Codes) ->
     holder.encrypt(groups.layout(group), (wire(number), index), &rows)
 }
 
-/// Returns the answers to a group for some rows of the evaluator, and the masks in them; `None` if a
+/// Returns the answers to a group for some rows of the evaluator, and the masks in them, or `None` if a
 /// ciphertext is invalid.
 #[must_use]
 pub fn answers(

@@ -95,7 +95,7 @@ impl Inbox {
             return Err(Fault::OutOfOrder("a frame of another round"));
         };
         if data.len() > PAYLOAD || bytes.len() + data.len() > limit || (!last && data.is_empty()) {
-            return Err(Fault::OutOfOrder("more of a round than there can be"));
+            return Err(Fault::OutOfOrder("more bytes than a round has"));
         }
         bytes.extend_from_slice(data);
         *whole = last;
@@ -115,7 +115,7 @@ impl Inbox {
 pub(crate) struct Party {
     peers: [Peer; 2],
     line: Line,
-    /// The program, while it waits for a round; `None` while it runs.
+    /// The program, while it waits for a round, or `None` while it runs.
     turn: Option<Turn>,
     inboxes: [Inbox; 2],
     limit: usize,
