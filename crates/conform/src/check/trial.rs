@@ -113,7 +113,7 @@ fn timing(case: &Case) -> Timing {
         // gives up its view.
         Drama::Committed => Timing { linger_ms: 30_000, ..timing },
         // A blamed peer never reports that it has everything, and a peer that lost a message waits for
-        // it.
+        // this message.
         Drama::Deviates(kind) => {
             // An interpreted program takes seconds to start.
             let start_wait_ms = if kind.ungreeted { 8_000 } else { timing.start_wait_ms };

@@ -286,7 +286,8 @@ impl Plan {
         let (n, k, steps) = (self.points as f64, self.settings.k as f64, self.settings.steps as f64);
         let lowest = (LEAST_WEIGHT as f64 / f64::from(1u32 << WEIGHT_BITS)).sqrt();
         let one = f64::from(1u32 << VALUE_BITS);
-        // 1%: 1/sqrt(d) is rounded, and 2^G / r may exceed d by 2^-7 of it.
+        // The factor 1.01 covers two errors: 1/sqrt(d) is rounded, and 2^G / r may exceed d by 2^-7 of
+        // d.
         [1.01 * one * n.sqrt() / lowest, steps * steps * (8.0 * n * k).sqrt()]
     }
 

@@ -239,8 +239,8 @@ impl Context {
         members.len() >= usize::from(self.session.min_peers) && self.committee_count(members) >= self.quorum
     }
 
-    /// Returns whether this member of a view takes part in the draw of its mask graph. The members of the
-    /// committee do, in views of more than [`FULL_MESH`] members.
+    /// Returns whether this member of a view takes part in the draw of its mask graph. In views of more
+    /// than [`FULL_MESH`] members, the members of the committee take part.
     #[must_use]
     pub fn draws(&self, peer: Peer, members: &[Peer]) -> bool {
         members.len() > FULL_MESH && self.committee_index(peer).is_some()

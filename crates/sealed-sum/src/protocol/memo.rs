@@ -111,8 +111,9 @@ pub(super) fn opened(
     known(&OPENED, argument, make)
 }
 
-/// From now on the pads of this thread follow from session, sum and dealer, so that deals can be remembered.
-/// Only for schedules: there are many, and what happens in them does not depend on pads.
+/// From now on the pads of this thread follow from session, sum and dealer, so that deals can be
+/// remembered. Only random schedules use this: there are many of them, and their course does not depend
+/// on pads.
 #[cfg(test)]
 pub(crate) fn use_same_pads() {
     SAME.set(true);

@@ -206,7 +206,7 @@ fn conversions_between_bits_and_integers_are_proved() {
 
 #[test]
 fn truncations_are_proved() {
-    // Values below 2^61 in both directions.
+    // Values between -2^61 and 2^61.
     let values = words(20, 9).into_iter().map(|x| ((x as i64) >> 2) as u64).collect();
     let program = of(values, |mut context, x: Shared<u64>| {
         Box::pin(async move {

@@ -116,7 +116,8 @@ impl Fault {
     }
 }
 
-/// `FLYSWARM_CHEATS` sets the number of sessions of each fault. By default it is 1 for a few of the faults.
+/// `FLYSWARM_CHEATS` sets the number of sessions of each fault. By default, only some of the faults
+/// run, with one session each.
 #[test]
 fn every_fault_of_a_party_is_found_before_anything_is_opened_and_names_it_or_a_pair() {
     let sessions: Option<usize> =

@@ -193,7 +193,7 @@ fn records_and_deals_that_break_any_rule_are_refused() {
     other.value.deals[0] ^= 1;
     refused("another digest of the deals", &other);
     refused("a deal is missing", &of(value.members.clone(), deals[1..].to_vec()));
-    // All dealers deal anew for a slot that does not exist.
+    // All dealers make new deals for a slot that does not exist.
     let mut rng = Rng::from_seed([5; 32]);
     let mut beyond = value.clone();
     beyond.sum.slot = 9;
