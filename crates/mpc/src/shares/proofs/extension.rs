@@ -8,6 +8,7 @@
 
 use pulp::Arch;
 
+use super::super::context::blend;
 use super::super::{Bits, Ring};
 use super::carryless;
 pub use super::galois::Galois;
@@ -36,6 +37,8 @@ pub trait Extension: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static 
     /// Returns the difference.
     #[must_use]
     fn minus(self, other: Self) -> Self;
+    /// Writes the differences of elements: loops over results of [`Extension::minus`] copy them twice.
+    fn differences(to: &mut [Self], a: &[Self], b: &[Self]);
     /// Returns the product.
     #[must_use]
     fn times(self, other: Self) -> Self;
@@ -72,6 +75,14 @@ pub fn draw_bits(stream: &mut Stream) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// Draws the bits of `count` uniform exceptional elements.
+#[must_use]
+pub fn draw_all(stream: &mut Stream, count: usize) -> Vec<u64> {
+    let mut all = vec![0; count];
+    blend(stream, &mut all, |_, bits| bits);
+    all
+}
+
 /// Element of GF(2^64) = GF(2)\[x\] / (x^64 + x^4 + x^3 + x + 1). Bit i is the coefficient of x^i.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gf64(pub u64);
@@ -100,6 +111,11 @@ impl Extension for Gf64 {
     #[inline(always)]
     fn minus(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
+    }
+    fn differences(to: &mut [Self], a: &[Self], b: &[Self]) {
+        for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+            *to = a.minus(*b);
+        }
     }
     fn times(self, other: Self) -> Self {
         Self::inner(&[self], &[other])

@@ -21,7 +21,7 @@ use super::super::accounts::{Account, Place, Told, told};
 use super::super::round::Side;
 use super::super::{Context, Ring};
 use super::cube;
-use super::extension::{Extension, vectorized};
+use super::extension::Extension;
 use super::gates::{Coins, Gates, MakeSum, Sum, Terms};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -261,8 +261,8 @@ impl<R: Gates> Running<R> {
         let [mut spare_a, mut spare_b] = [a.len(), b.len()].map(|len| vec![R::zero(); len]);
         cube::add_values(
             &mut values,
-            cube::Groups { entries: &a, spare: &mut spare_a, minus },
-            cube::Groups { entries: &b, spare: &mut spare_b, minus },
+            cube::Groups { entries: &a, spare: &mut spare_a, minus: R::differences },
+            cube::Groups { entries: &b, spare: &mut spare_b, minus: R::differences },
             &mut |sum, a, b| *sum = sum.plus(R::inner(a, b)),
         );
         values
@@ -323,18 +323,6 @@ impl<R: Gates> Running<R> {
         }
         self.batch.terms.clear();
     }
-}
-
-/// Writes differences.
-fn minus<R: Extension>(to: &mut [R], a: &[R], b: &[R]) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
-                *to = a.minus(*b);
-            }
-        },
-    )
 }
 
 /// Returns a power.
