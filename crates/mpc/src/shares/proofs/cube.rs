@@ -129,7 +129,7 @@ pub fn weights<R: Extension>(point: &[R]) -> Vec<R> {
 mod tests {
     use flyswarm_sealed_sum::crypto::stream::Stream;
 
-    use super::super::extension::{Galois, Gf64, challenge};
+    use super::super::extension::{Galois, Gf64, draw_all};
     use super::*;
 
     fn product_at_a_point<R: Extension>() {
@@ -157,7 +157,7 @@ mod tests {
             for (group, (a, b)) in a.chunks(columns).zip(b.chunks(columns)).enumerate() {
                 assert_eq!(sums[corner(group, variables)], R::inner(a, b));
             }
-            let point: Vec<R> = (0..variables).map(|_| challenge(&mut stream)).collect();
+            let point: Vec<R> = draw_all(&mut stream, variables).into_iter().map(R::exceptional).collect();
             let weights = weights(&point);
             let [a, b] = [&a, &b].map(|vector| {
                 let groups: Vec<&[R]> = vector.chunks(columns).collect();

@@ -61,12 +61,6 @@ pub trait Extension: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static 
     fn read(bytes: &[u8]) -> Self;
 }
 
-/// Draws a uniform exceptional element.
-#[must_use]
-pub fn challenge<R: Extension>(stream: &mut Stream) -> R {
-    R::exceptional(draw_bits(stream))
-}
-
 /// Draws the bits of a uniform exceptional element.
 #[must_use]
 pub fn draw_bits(stream: &mut Stream) -> u64 {
@@ -165,7 +159,7 @@ mod tests {
             assert_eq!(a.times(b.plus(c)), a.times(b).plus(a.times(c)));
             assert_eq!(a.times(one), a);
             assert_eq!(a.plus(b).minus(b), a);
-            let (x, y) = (challenge::<R>(&mut stream), challenge::<R>(&mut stream));
+            let [x, y] = [(); 2].map(|()| R::exceptional(draw_bits(&mut stream)));
             assert_eq!(x.minus(y).times(x.minus(y).inverse()), one, "differences are units");
             let mut bytes = Vec::new();
             a.write(&mut bytes);

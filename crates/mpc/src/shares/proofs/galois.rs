@@ -226,24 +226,24 @@ pub fn scaled_sum<W: Coefficient>(elements: &[Galois<W>], words: impl Iterator<I
 }
 
 /// Words of a vector of sums, in whole blocks on every machine.
-pub const BLOCK: usize = 32;
+pub(super) const BLOCK: usize = 32;
 
 /// Sums of coin times word for up to 64 columns of words, for several rows of coins. The coins are the bits
 /// of exceptional elements, so each coefficient is the sum of a subset of the words. Subsets of four words
 /// are added up once for all coefficients (Arlazarov, Dinic, Kronrod & Faradzev, 1970).
-pub struct Subsets<'a, W> {
+pub(super) struct Subsets<'a, W> {
     /// Words, column after column. Each column has a multiple of [`BLOCK`] words.
-    pub words: &'a [W],
+    pub(super) words: &'a [W],
     /// Coins of the columns, for each row, as [`turned`] returns them.
-    pub coins: &'a [[u64; LANES]],
+    pub(super) coins: &'a [[u64; LANES]],
     /// Number of columns.
-    pub columns: usize,
+    pub(super) columns: usize,
     /// Sums: for each row of coins, for each coefficient, as many words as a column has.
-    pub sums: &'a mut [W],
+    pub(super) sums: &'a mut [W],
 }
 
 /// Returns the words of a range of columns, column after column, with one word of each group.
-pub fn columns_of<W: Coefficient, T: Ring>(
+pub(super) fn columns_of<W: Coefficient, T: Ring>(
     words: &[T],
     (groups, columns): (usize, usize),
     range: &std::ops::Range<usize>,
@@ -259,7 +259,7 @@ pub fn columns_of<W: Coefficient, T: Ring>(
 }
 
 /// Returns the bits of up to 64 coins, coefficient after coefficient.
-pub fn turned(coins: &[u64]) -> [u64; LANES] {
+pub(super) fn turned(coins: &[u64]) -> [u64; LANES] {
     let mut bits = [0; LANES];
     bits[..coins.len()].copy_from_slice(coins);
     transpose(&mut bits);
@@ -268,7 +268,7 @@ pub fn turned(coins: &[u64]) -> [u64; LANES] {
 
 impl<W: Coefficient> Subsets<'_, W> {
     /// Adds to the sums.
-    pub fn add(self) {
+    pub(super) fn add(self) {
         W::with(Arch::new(), self);
     }
 }

@@ -94,10 +94,10 @@ impl<R: Gates> Sum<R> {
         }
     }
 
-    /// Appends both factors at a point with these weights of the groups.
-    pub fn append_folded(&self, len: usize, weights: &[R], a: &mut Vec<R>, b: &mut Vec<R>) {
-        a.append(&mut self.a.folded(len, weights));
-        b.append(&mut self.b.folded(len, weights));
+    /// Appends both factors at a point. Each has its own weights of the groups.
+    pub fn append_folded(&self, len: usize, weights: [&[R]; 2], a: &mut Vec<R>, b: &mut Vec<R>) {
+        a.append(&mut self.a.folded(len, weights[0]));
+        b.append(&mut self.b.folded(len, weights[1]));
     }
 }
 
@@ -254,21 +254,6 @@ fn elements(bits: &[u64]) -> Vec<Gf64> {
     bits.iter().map(|&bits| Gf64(bits)).collect()
 }
 
-/// Adds the product of a word and the exceptional element with these bits.
-macro_rules! chosen {
-    ($word:ty, $sum:expr, $bits:expr, $product:expr) => {
-        let (bits, product): (u64, $word) = ($bits, $product);
-        // Shifts of the width of a word are vectors of as many words as there are sums.
-        for (part, sums) in $sum.0.chunks_mut(<$word>::BITS as usize).enumerate() {
-            let bits = (bits >> (part as u32 * <$word>::BITS)) as $word;
-            for (at, sum) in sums.iter_mut().enumerate() {
-                let mask = (0 as $word).wrapping_sub(bits >> at & 1);
-                *sum = sum.wrapping_add(product & mask);
-            }
-        }
-    };
-}
-
 macro_rules! integers {
     ($($word:ty, $minus:ident;)*) => {$(
         impl Gates for Galois<$word> {
@@ -307,7 +292,7 @@ macro_rules! integers {
                 for start in (0..sizes.1).step_by(LANES) {
                     let range = start..sizes.1.min(start + LANES);
                     let words: &[$word] = &galois::columns_of(words, sizes, &range);
-                    // Before the first hop back of rows, most words are 0.
+                    // Before the first hop back of rows, most words are 0. Their places are public.
                     if words.iter().all(|&word| word == 0) {
                         continue;
                     }
@@ -360,11 +345,19 @@ macro_rules! integers {
             }
 
             fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+                // The sums of all coefficients, in whole vectors.
+                let mut sums = [0 as $word; 56];
                 vectorized(#[inline(always)] || {
                     for (&coin, &word) in coins.iter().zip(words) {
-                        chosen!($word, sum, coin, word as $word);
+                        for (at, sum) in sums.iter_mut().enumerate() {
+                            let chosen = if coin & 1 << at != 0 { word as $word } else { 0 };
+                            *sum = sum.wrapping_add(chosen);
+                        }
                     }
-                })
+                });
+                for (sum, more) in sum.0.iter_mut().zip(sums) {
+                    *sum = sum.wrapping_add(more);
+                }
             }
 
             fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {

@@ -305,12 +305,10 @@ impl<R: Gates> Running<R> {
         if !of_sums.is_empty() {
             self.claim = self.claim.plus(cube::value_at(of_sums, &point).times(for_sums));
         }
-        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let scaled: Vec<R> = weights.iter().map(|weight| weight.times(for_sums)).collect();
         for (len, sum) in std::mem::take(&mut self.sums) {
-            sum.append_folded(len, &weights, &mut a, &mut b);
+            sum.append_folded(len, [&scaled, &weights], &mut self.a, &mut self.b);
         }
-        self.a.extend(R::weighted(&[&a], &[for_sums], a.len()));
-        self.b.append(&mut b);
         if self.role != Role::Upper {
             let mut folded = coins.first(&self.batch.terms, &weights);
             folded.append(&mut self.a);
