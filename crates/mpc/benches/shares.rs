@@ -124,7 +124,7 @@ fn proof_values<R: Gates>(bencher: Bencher<'_, '_>) {
     let (a, b, coins): (Vec<R::Word>, Vec<R::Word>, _) = (draw(1), draw(2), words(columns, 3));
     let mut values = vec![R::zero(); cube::values(R::VARIABLES)];
     let bencher = bencher.counter(ItemsCount::new(a.len()));
-    bencher.bench_local(|| R::add_values(&mut values, black_box(&a), black_box(&b), black_box(&coins)));
+    bencher.bench_local(|| R::add_values(&mut values, &[(black_box(&a), black_box(&b), black_box(&coins))]));
 }
 
 /// Returns the CPU seconds of a call, the smallest of three.

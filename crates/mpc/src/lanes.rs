@@ -15,6 +15,10 @@ pub(crate) trait Lanes<W>: Copy {
     const WIDE: bool;
     /// Splits words into whole blocks and the remaining words.
     fn blocks(words: &[W]) -> (&[Self::Block], &[W]);
+    /// Returns whole blocks that can be written.
+    fn blocks_mut(words: &mut [W]) -> &mut [Self::Block];
+    /// Returns a + b, word by word.
+    fn plus(self, a: Self::Block, b: Self::Block) -> Self::Block;
     /// Returns the sum zero.
     fn zero(self) -> Self::Sum;
     /// Loads a block.
@@ -58,9 +62,12 @@ where
                 *shifted = lanes.load(words.copied().unwrap_or([W::default(); N]));
             }
             for at in 0..Q {
-                let factor = lanes.load([factors[at * N + lane]; N]);
-                for (sum, &words) in sums[at..at + B].iter_mut().zip(&shifted) {
-                    *sum = lanes.add(*sum, factor, words);
+                // The last vector of a polynomial is not full.
+                if at + 1 < Q || at * N + lane < 49 {
+                    let factor = lanes.load([factors[at * N + lane]; N]);
+                    for (sum, &words) in sums[at..at + B].iter_mut().zip(&shifted) {
+                        *sum = lanes.add(*sum, factor, words);
+                    }
                 }
             }
         }
@@ -92,6 +99,14 @@ macro_rules! plain {
             #[inline(always)]
             fn blocks(words: &[$word]) -> (&[Self::Block], &[$word]) {
                 words.as_chunks()
+            }
+            #[inline(always)]
+            fn blocks_mut(words: &mut [$word]) -> &mut [Self::Block] {
+                words.as_chunks_mut().0
+            }
+            #[inline(always)]
+            fn plus(self, a: Self::Block, b: Self::Block) -> Self::Block {
+                std::array::from_fn(|lane| a[lane].wrapping_add(b[lane]))
             }
             #[inline(always)]
             fn zero(self) -> Self::Sum {
@@ -143,6 +158,14 @@ mod x86 {
                     words.as_chunks()
                 }
                 #[inline(always)]
+                fn blocks_mut(words: &mut [$word]) -> &mut [Self::Block] {
+                    words.as_chunks_mut().0
+                }
+                #[inline(always)]
+                fn plus(self, a: Self::Block, b: Self::Block) -> Self::Block {
+                    cast(self.$add(cast(a), cast(b)))
+                }
+                #[inline(always)]
                 fn zero(self) -> Self::Sum {
                     cast([0 as $word; $count])
                 }
@@ -185,6 +208,14 @@ mod x86 {
         #[inline(always)]
         fn blocks(words: &[u64]) -> (&[Self::Block], &[u64]) {
             words.as_chunks()
+        }
+        #[inline(always)]
+        fn blocks_mut(words: &mut [u64]) -> &mut [Self::Block] {
+            words.as_chunks_mut().0
+        }
+        #[inline(always)]
+        fn plus(self, a: Self::Block, b: Self::Block) -> Self::Block {
+            cast(self.wrapping_add_u64x4(cast(a), cast(b)))
         }
         #[inline(always)]
         fn zero(self) -> Self::Sum {

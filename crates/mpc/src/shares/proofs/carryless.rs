@@ -26,6 +26,28 @@ macro_rules! loops {
             load(&chunk)
         }
 
+        /// Returns the vector of words. The compiler does not inline closures of `array::map` here.
+        $(#[$feature])*
+        #[inline]
+        fn bits(words: &[Bits; N]) -> V {
+            let mut chunk = [0; N];
+            for (to, word) in chunk.iter_mut().zip(words) {
+                *to = word.0;
+            }
+            load(&chunk)
+        }
+
+        /// Returns the vector of elements.
+        $(#[$feature])*
+        #[inline]
+        fn elements(elements: &[Gf64; N]) -> V {
+            let mut chunk = [0; N];
+            for (to, element) in chunk.iter_mut().zip(elements) {
+                *to = element.0;
+            }
+            load(&chunk)
+        }
+
         /// Returns the exclusive or of the words of a vector.
         $(#[$feature])*
         #[inline]
@@ -43,7 +65,7 @@ macro_rules! loops {
             let (coins, coins_rest) = coins.as_chunks::<N>();
             let mut sum = zero();
             for ((a, b), coin) in a.iter().zip(b).zip(coins) {
-                sum = add(sum, and(load(&a.map(|word| word.0)), load(&b.map(|word| word.0))), load(coin));
+                sum = add(sum, and(bits(a), bits(b)), load(coin));
             }
             if !coins_rest.is_empty() {
                 let both = a_rest.iter().zip(b_rest).map(|(a, b)| a.0 & b.0);
@@ -55,11 +77,15 @@ macro_rules! loops {
         /// Returns the sum of products.
         $(#[$feature])*
         pub(super) fn inner(a: &[Gf64], b: &[Gf64]) -> Gf64 {
+            let len = a.len().min(b.len());
+            let (a, a_rest) = a[..len].as_chunks::<N>();
+            let (b, b_rest) = b[..len].as_chunks::<N>();
             let mut sum = zero();
-            for (a, b) in a.chunks(N).zip(b.chunks(N)) {
-                let len = a.len().min(b.len());
-                let [a, b] = [a, b].map(|words| part(words[..len].iter().map(|x| x.0)));
-                sum = add(sum, a, b);
+            for (a, b) in a.iter().zip(b) {
+                sum = add(sum, elements(a), elements(b));
+            }
+            if !a_rest.is_empty() {
+                sum = add(sum, part(a_rest.iter().map(|x| x.0)), part(b_rest.iter().map(|x| x.0)));
             }
             Gf64(folded(reduce(sum)))
         }
@@ -71,10 +97,16 @@ macro_rules! loops {
             for start in (0..len).step_by(N) {
                 let mut sum = zero();
                 for (vector, weight) in vectors.iter().zip(weights) {
-                    let words = &vector[vector.len().min(start)..vector.len().min(start + N)];
-                    sum = add(sum, part(words.iter().map(|x| x.0)), load(&[weight.0; N]));
+                    let rest = &vector[vector.len().min(start)..];
+                    let words = match rest.first_chunk::<N>() {
+                        Some(words) => elements(words),
+                        None => part(rest.iter().map(|x| x.0)),
+                    };
+                    sum = add(sum, words, load(&[weight.0; N]));
                 }
-                out.extend(store(reduce(sum)).map(Gf64));
+                for sum in store(reduce(sum)) {
+                    out.push(Gf64(sum));
+                }
             }
             out.truncate(len);
             out
@@ -82,15 +114,22 @@ macro_rules! loops {
 
         /// Multiplies the element of each lane by the coin of its column times x^lane.
         $(#[$feature])*
-        pub(super) fn times_coins(elements: &mut [Gf64], coins: &[u64]) {
-            for (lanes, &coin) in elements.chunks_mut(LANES).zip(coins) {
+        pub(super) fn times_coins(all: &mut [Gf64], coins: &[u64]) {
+            for (lanes, &coin) in all.chunks_mut(LANES).zip(coins) {
                 for (at, lanes) in lanes.chunks_mut(N).enumerate() {
-                    let power = |lane: usize| 1u64.wrapping_shl((at * N + lane) as u32);
-                    let powers: [u64; N] = std::array::from_fn(power);
+                    let mut powers = [0; N];
+                    for (lane, power) in powers.iter_mut().enumerate() {
+                        *power = 1u64.wrapping_shl((at * N + lane) as u32);
+                    }
                     let coins = reduce(add(zero(), load(&powers), load(&[coin; N])));
-                    let elements = part(lanes.iter().map(|x| x.0));
-                    let products = store(reduce(add(zero(), elements, coins)));
-                    lanes.iter_mut().zip(products).for_each(|(lane, product)| lane.0 = product);
+                    let factors = match lanes.first_chunk::<N>() {
+                        Some(lanes) => elements(lanes),
+                        None => part(lanes.iter().map(|x| x.0)),
+                    };
+                    let products = store(reduce(add(zero(), factors, coins)));
+                    for (lane, &product) in lanes.iter_mut().zip(&products) {
+                        lane.0 = product;
+                    }
                 }
             }
         }
@@ -107,7 +146,9 @@ macro_rules! loops {
                         *sum ^= weight.0 & 0u64.wrapping_sub(word >> lane & 1);
                     }
                 }
-                out.extend(sums.map(Gf64));
+                for sum in sums {
+                    out.push(Gf64(sum));
+                }
             }
             out
         }

@@ -76,6 +76,31 @@ pub fn add_values<A, B, S>(
     add_values(infinity, a.difference(), b.difference(), add);
 }
 
+/// Adds the values of a product, from the inner products of all groups of the first vector (rows) with all
+/// groups of the second one (columns).
+pub fn add_matrix<R: Extension>(values: &mut [R], matrix: &[R]) {
+    if let [value] = values {
+        *value = value.plus(matrix[0]);
+        return;
+    }
+    let half = matrix.len().isqrt() / 2;
+    let quarter = |lower: usize, right: usize| -> Vec<R> {
+        let rows = matrix.chunks_exact(2 * half).skip(lower * half).take(half);
+        rows.flat_map(|row| &row[right * half..][..half]).copied().collect()
+    };
+    let [both_zero, both_one] = [0, 1].map(|half| quarter(half, half));
+    let mut infinity = both_zero.clone();
+    for (at, sum) in infinity.iter_mut().enumerate() {
+        let (row, column) = (at / half * 2 * half, at % half);
+        let mixed = matrix[row + half + column].plus(matrix[row + 2 * half * half + column]);
+        *sum = sum.plus(both_one[at]).minus(mixed);
+    }
+    let third = values.len() / 3;
+    for (values, matrix) in values.chunks_exact_mut(third).zip([both_zero, both_one, infinity]) {
+        add_matrix(values, &matrix);
+    }
+}
+
 /// Returns the value at a point of the polynomial with these values.
 #[must_use]
 pub fn value_at<R: Extension>(values: &[R], point: &[R]) -> R {
@@ -107,7 +132,7 @@ pub fn weights<R: Extension>(point: &[R]) -> Vec<R> {
 mod tests {
     use flyswarm_sealed_sum::crypto::stream::Stream;
 
-    use super::super::extension::{Galois, Gf64, challenge};
+    use super::super::extension::{Galois, Gf64, draw_all};
     use super::*;
 
     fn product_at_a_point<R: Extension>() {
@@ -127,10 +152,15 @@ mod tests {
                 Groups { entries: &b, spare: &mut spare_b, minus },
                 &mut |sum, a, b| *sum = sum.plus(R::inner(a, b)),
             );
+            let rows = a.chunks(columns);
+            let matrix: Vec<R> = rows.flat_map(|a| b.chunks(columns).map(move |b| R::inner(a, b))).collect();
+            let mut of_matrix = vec![R::exceptional(1); values(variables)];
+            add_matrix(&mut of_matrix, &matrix);
+            assert!(of_matrix.iter().zip(&sums).all(|(a, b)| a.minus(R::exceptional(1)) == *b));
             for (group, (a, b)) in a.chunks(columns).zip(b.chunks(columns)).enumerate() {
                 assert_eq!(sums[corner(group, variables)], R::inner(a, b));
             }
-            let point: Vec<R> = (0..variables).map(|_| challenge(&mut stream)).collect();
+            let point: Vec<R> = draw_all(&mut stream, variables).into_iter().map(R::exceptional).collect();
             let weights = weights(&point);
             let [a, b] = [&a, &b].map(|vector| {
                 let groups: Vec<&[R]> = vector.chunks(columns).collect();

@@ -8,6 +8,7 @@
 
 use pulp::Arch;
 
+use super::super::context::blend;
 use super::super::{Bits, Ring};
 use super::carryless;
 pub use super::galois::Galois;
@@ -36,6 +37,8 @@ pub trait Extension: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static 
     /// Returns the difference.
     #[must_use]
     fn minus(self, other: Self) -> Self;
+    /// Writes the differences of elements: loops over results of [`Extension::minus`] copy them twice.
+    fn differences(to: &mut [Self], a: &[Self], b: &[Self]);
     /// Returns the product.
     #[must_use]
     fn times(self, other: Self) -> Self;
@@ -58,18 +61,20 @@ pub trait Extension: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static 
     fn read(bytes: &[u8]) -> Self;
 }
 
-/// Draws a uniform exceptional element.
-#[must_use]
-pub fn challenge<R: Extension>(stream: &mut Stream) -> R {
-    R::exceptional(draw_bits(stream))
-}
-
 /// Draws the bits of a uniform exceptional element.
 #[must_use]
 pub fn draw_bits(stream: &mut Stream) -> u64 {
     let mut bytes = [0; 8];
     stream.fill(&mut bytes);
     u64::from_le_bytes(bytes)
+}
+
+/// Draws the bits of `count` uniform exceptional elements.
+#[must_use]
+pub fn draw_all(stream: &mut Stream, count: usize) -> Vec<u64> {
+    let mut all = vec![0; count];
+    blend(stream, &mut all, |_, bits| bits);
+    all
 }
 
 /// Element of GF(2^64) = GF(2)\[x\] / (x^64 + x^4 + x^3 + x + 1). Bit i is the coefficient of x^i.
@@ -100,6 +105,11 @@ impl Extension for Gf64 {
     #[inline(always)]
     fn minus(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
+    }
+    fn differences(to: &mut [Self], a: &[Self], b: &[Self]) {
+        for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+            *to = a.minus(*b);
+        }
     }
     fn times(self, other: Self) -> Self {
         Self::inner(&[self], &[other])
@@ -149,7 +159,7 @@ mod tests {
             assert_eq!(a.times(b.plus(c)), a.times(b).plus(a.times(c)));
             assert_eq!(a.times(one), a);
             assert_eq!(a.plus(b).minus(b), a);
-            let (x, y) = (challenge::<R>(&mut stream), challenge::<R>(&mut stream));
+            let [x, y] = [(); 2].map(|()| R::exceptional(draw_bits(&mut stream)));
             assert_eq!(x.minus(y).times(x.minus(y).inverse()), one, "differences are units");
             let mut bytes = Vec::new();
             a.write(&mut bytes);

@@ -8,6 +8,8 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 use pulp::Arch;
 
 use super::super::Ring;
+use super::super::bits::transpose;
+use super::super::primitives::LANES;
 use super::extension::{Extension, vectorized};
 use crate::lanes::{Lanes, Word, Work};
 
@@ -99,6 +101,18 @@ impl<W: Coefficient> Extension for Galois<W> {
             self.0[at] = self.0[at].sub(other.0[at]);
         }
         self
+    }
+    fn differences(to: &mut [Self], a: &[Self], b: &[Self]) {
+        vectorized(
+            #[inline(always)]
+            || {
+                for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+                    for at in 0..DEGREE {
+                        to.0[at] = a.0[at].sub(b.0[at]);
+                    }
+                }
+            },
+        )
     }
     fn times(self, other: Self) -> Self {
         Self::inner(&[self], &[other])
@@ -213,6 +227,88 @@ pub fn scaled_sum<W: Coefficient>(elements: &[Galois<W>], words: impl Iterator<I
     )
 }
 
+/// Words of a vector of sums, in whole blocks on every machine.
+pub(super) const BLOCK: usize = 32;
+
+/// Sums of coin times word for up to 64 columns of words, for several rows of coins. The coins are the bits
+/// of exceptional elements, so each coefficient is the sum of a subset of the words. Subsets of four words
+/// are added up once for all coefficients (Arlazarov, Dinic, Kronrod & Faradzev, 1970).
+pub(super) struct Subsets<'a, W> {
+    /// Words, column after column. Each column has a multiple of [`BLOCK`] words.
+    pub(super) words: &'a [W],
+    /// Coins of the columns, for each row, as [`turned`] returns them.
+    pub(super) coins: &'a [[u64; LANES]],
+    /// Number of columns.
+    pub(super) columns: usize,
+    /// Sums: for each row of coins, for each coefficient, as many words as a column has.
+    pub(super) sums: &'a mut [W],
+}
+
+/// Returns the words of a range of columns, column after column, with one word of each group.
+pub(super) fn columns_of<W: Coefficient, T: Ring>(
+    words: &[T],
+    (groups, columns): (usize, usize),
+    range: &std::ops::Range<usize>,
+) -> Vec<W> {
+    let mut out = vec![W::default(); range.len() * groups];
+    for (at, group) in words.chunks(columns.max(1)).enumerate() {
+        let group = &group[group.len().min(range.start)..group.len().min(range.end)];
+        for (to, word) in out[at..].iter_mut().step_by(groups).zip(group) {
+            *to = W::from_bits(word.bits());
+        }
+    }
+    out
+}
+
+/// Returns the bits of up to 64 coins, coefficient after coefficient.
+pub(super) fn turned(coins: &[u64]) -> [u64; LANES] {
+    let mut bits = [0; LANES];
+    bits[..coins.len()].copy_from_slice(coins);
+    transpose(&mut bits);
+    bits
+}
+
+impl<W: Coefficient> Subsets<'_, W> {
+    /// Adds to the sums.
+    pub(super) fn add(self) {
+        W::with(Arch::new(), self);
+    }
+}
+
+impl<W: Coefficient> Work<W> for Subsets<'_, W> {
+    #[inline(always)]
+    fn with<L: Lanes<W>>(self, lanes: L) {
+        let none = lanes.store(lanes.zero());
+        let mut tables = [[[none; 16]; 4]; LANES / 16];
+        let tables = &mut tables[..self.columns.div_ceil(16)];
+        let words = L::blocks(self.words).0;
+        let vectors = words.len() / self.columns;
+        for vector in 0..vectors {
+            for (chunk, table) in tables.as_flattened_mut().iter_mut().enumerate() {
+                for bit in 0..4 {
+                    let word = words.get((chunk * 4 + bit) * vectors + vector).copied().unwrap_or(none);
+                    for at in 0..1 << bit {
+                        table[at + (1 << bit)] = lanes.plus(table[at], word);
+                    }
+                }
+            }
+            let sums = L::blocks_mut(self.sums).chunks_exact_mut(DEGREE * vectors);
+            for (coins, sums) in self.coins.iter().zip(sums) {
+                for (&coins, sums) in coins.iter().zip(sums.chunks_exact_mut(vectors)) {
+                    let (mut coins, mut sum) = (coins, sums[vector]);
+                    for tables in &*tables {
+                        for (chunk, table) in tables.iter().enumerate() {
+                            sum = lanes.plus(sum, table[(coins >> (4 * chunk) & 15) as usize]);
+                        }
+                        coins >>= 16;
+                    }
+                    sums[vector] = sum;
+                }
+            }
+        }
+    }
+}
+
 /// Returns the sum of weight times coin over all groups, for each column. The coins are the bits of
 /// exceptional elements.
 #[must_use]
@@ -256,4 +352,45 @@ pub fn coin_sums<W: Coefficient>(coins: &[u64], columns: usize, weights: &[Galoi
             out
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::extension::draw_all;
+    use super::*;
+    use crate::lanes::machines;
+
+    fn subsets_by_definition<W: Coefficient>() {
+        let mut stream = Stream::new(&[6; 32], "subsets", &[]);
+        let (rows, groups) = (3, BLOCK);
+        for columns in [1, 3, 16, 17, 63, 64] {
+            // The last group is short.
+            let words: Vec<u64> = draw_all(&mut stream, groups * columns - columns / 2);
+            let coins: Vec<Vec<u64>> = (0..rows).map(|_| draw_all(&mut stream, columns)).collect();
+            let turned: Vec<_> = coins.iter().map(|coins| turned(coins)).collect();
+            let by_column: Vec<W> = columns_of(&words, (groups, columns), &(0..columns));
+            let one = W::from_bits(1);
+            for machine in machines() {
+                let mut sums = vec![one; rows * DEGREE * groups];
+                let coins = &turned;
+                W::with(machine, Subsets { words: &by_column, coins, columns, sums: &mut sums });
+                for (place, &sum) in sums.iter().enumerate() {
+                    let (row, i, at) = (place / groups / DEGREE, place / groups % DEGREE, place % groups);
+                    let bit = |column: usize| W::from_bits(turned[row][i] >> column & 1);
+                    let word = |column| W::from_bits(words.get(at * columns + column).copied().unwrap_or(0));
+                    let expected = (0..columns).fold(one, |sum, w| sum.add(bit(w).mul(word(w))));
+                    assert_eq!(sum, expected, "{columns} columns, {machine:?}");
+                }
+            }
+            for (column, coin) in coins[0].iter().enumerate() {
+                assert!((0..LANES).all(|i| turned[0][i] >> column & 1 == coin >> i & 1));
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_subsets_are_those_of_the_definition_on_every_machine() {
+        subsets_by_definition::<u16>();
+        subsets_by_definition::<u64>();
+    }
 }

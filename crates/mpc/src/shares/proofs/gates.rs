@@ -9,8 +9,8 @@ use super::super::primitives::LANES;
 use super::super::{Bits, Ring};
 use super::carryless;
 use super::cube;
-use super::extension::{Extension, Galois, Gf64, draw_bits, vectorized};
-use super::galois;
+use super::extension::{Extension, Galois, Gf64, draw_all, vectorized};
+use super::galois::{self, DEGREE};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Factors of statements with one prover, as one party knows them: for each statement, the sum over all
@@ -96,10 +96,10 @@ impl<R: Gates> Sum<R> {
         }
     }
 
-    /// Appends both factors at a point with these weights of the groups.
-    pub fn append_folded(&self, len: usize, weights: &[R], a: &mut Vec<R>, b: &mut Vec<R>) {
-        a.extend(self.a.folded(len, weights));
-        b.extend(self.b.folded(len, weights));
+    /// Appends both factors at a point. Each has its own weights of the groups.
+    pub fn append_folded(&self, len: usize, weights: [&[R]; 2], a: &mut Vec<R>, b: &mut Vec<R>) {
+        a.append(&mut self.a.folded(len, weights[0]));
+        b.append(&mut self.b.folded(len, weights[1]));
     }
 }
 
@@ -111,6 +111,9 @@ impl<T> Terms<T> {
     }
 }
 
+/// Two vectors of factors, and the bits of the coins tau of their columns.
+pub type Factors<'a, T> = (&'a [T], &'a [T], &'a [u64]);
+
 /// Extension whose words are factors of gates.
 pub trait Gates: Extension {
     /// Number of variables of the first step.
@@ -120,9 +123,9 @@ pub trait Gates: Extension {
     /// Number of elements that one column becomes.
     const LANES: usize;
 
-    /// Adds the values ([`cube`]) of the sum over the columns w of tau_w times the product of two words.
-    /// `tau` has the bits of the coins.
-    fn add_values(values: &mut [Self], a: &[Self::Word], b: &[Self::Word], tau: &[u64]);
+    /// Adds the values ([`cube`]) of the sum over the columns w of tau_w times the product of two words, for
+    /// all factors.
+    fn add_values(values: &mut [Self], factors: &[Factors<'_, Self::Word>]);
 
     /// Adds the values of the sum of coin times word.
     fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]);
@@ -132,6 +135,9 @@ pub trait Gates: Extension {
 
     /// Multiplies the elements of each column by its coin.
     fn times_coins(elements: &mut [Self], tau: &[u64]);
+
+    /// Returns the sum over the columns w of tau_w times the word, for each group.
+    fn group_sums(words: &[Self::Word], tau: &[u64]) -> Vec<Self>;
 
     /// Adds the sum of coin times word to an element.
     fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]);
@@ -191,45 +197,23 @@ macro_rules! differences {
     )*};
 }
 
-/// Coefficients of a difference of exceptional elements.
-#[derive(Clone, Copy)]
-struct Small([i8; LANES]);
-
-impl Default for Small {
-    fn default() -> Self {
-        Self([0; LANES])
-    }
-}
-
 differences! {
     minus_bits, Bits, |a: &Bits, b: &Bits| a.sub(*b);
-    minus_fields, Gf64, |a: &Gf64, b: &Gf64| a.minus(*b);
     minus_u16, u16, |a: &u16, b: &u16| a.wrapping_sub(*b);
     minus_u64, u64, |a: &u64, b: &u64| a.wrapping_sub(*b);
-}
-
-fn minus_small(to: &mut [Small], a: &[Small], b: &[Small]) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
-                for lane in 0..LANES {
-                    to.0[lane] = a.0[lane].wrapping_sub(b.0[lane]);
-                }
-            }
-        },
-    )
 }
 
 impl Gates for Gf64 {
     const VARIABLES: usize = 6;
     const LANES: usize = LANES;
 
-    fn add_values(values: &mut [Self], a: &[Bits], b: &[Bits], tau: &[u64]) {
-        let add = |range, sum: &mut Self, a: &[Bits], b: &[Bits]| {
-            *sum = sum.plus(carryless::gates(a, b, &tau[range]));
-        };
-        in_blocks(values, (Self::GROUPS, tau.len(), 128), (a, minus_bits), (b, minus_bits), add);
+    fn add_values(values: &mut [Self], factors: &[Factors<'_, Bits>]) {
+        for &(a, b, tau) in factors {
+            let add = |range, sum: &mut Self, a: &[Bits], b: &[Bits]| {
+                *sum = sum.plus(carryless::gates(a, b, &tau[range]));
+            };
+            in_blocks(values, (Self::GROUPS, tau.len(), 128), (a, minus_bits), (b, minus_bits), add);
+        }
     }
 
     fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]) {
@@ -237,7 +221,7 @@ impl Gates for Gf64 {
         let add = |_, sum: &mut Self, a: &[Self], b: &[Self]| *sum = sum.plus(Self::inner(a, b));
         let columns = coins.len().div_ceil(Self::GROUPS);
         let sizes = (Self::GROUPS, columns, 128);
-        in_blocks(values, sizes, (&coins, minus_fields), (&words, minus_fields), add);
+        in_blocks(values, sizes, (&coins, Self::differences), (&words, Self::differences), add);
     }
 
     fn folded(words: &[Bits], columns: usize, weights: &[Self]) -> Vec<Self> {
@@ -246,6 +230,11 @@ impl Gates for Gf64 {
 
     fn times_coins(elements: &mut [Self], tau: &[u64]) {
         carryless::times_coins(elements, tau);
+    }
+
+    fn group_sums(words: &[Bits], tau: &[u64]) -> Vec<Self> {
+        let (words, coins): (Vec<Self>, _) = (words.iter().map(|word| Self(word.0)).collect(), elements(tau));
+        (0..Self::GROUPS).map(|at| Self::inner(&coins, group(&words, tau.len(), at))).collect()
     }
 
     fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
@@ -267,56 +256,62 @@ fn elements(bits: &[u64]) -> Vec<Gf64> {
     bits.iter().map(|&bits| Gf64(bits)).collect()
 }
 
-/// Adds the product of a word and the exceptional element with these bits.
-macro_rules! chosen {
-    ($word:ty, $sum:expr, $bits:expr, $product:expr) => {
-        let (bits, product): (u64, $word) = ($bits, $product);
-        // The word type has fewer bits than the element may have, so the bits are taken in parts.
-        for (part, sums) in $sum.0.chunks_mut(<$word>::BITS as usize).enumerate() {
-            let bits = (bits >> (part as u32 * <$word>::BITS)) as $word;
-            for (at, sum) in sums.iter_mut().enumerate() {
-                let mask = (0 as $word).wrapping_sub(bits >> at & 1);
-                *sum = sum.wrapping_add(product & mask);
-            }
-        }
-    };
-}
-
 macro_rules! integers {
     ($($word:ty, $minus:ident;)*) => {$(
         impl Gates for Galois<$word> {
             const VARIABLES: usize = 5;
             const LANES: usize = 1;
 
-            fn add_values(values: &mut [Self], a: &[$word], b: &[$word], tau: &[u64]) {
-                let add = |range, sum: &mut Self, a: &[$word], b: &[$word]| {
-                    let tau: &[u64] = &tau[range];
-                    vectorized(#[inline(always)] || {
-                        for ((&a, &b), &tau) in a.iter().zip(b).zip(tau) {
-                            chosen!($word, sum, tau, a.wrapping_mul(b));
+            fn add_values(values: &mut [Self], factors: &[Factors<'_, $word>]) {
+                let width = values.len().next_multiple_of(galois::BLOCK);
+                let (mut products, mut sums) = (vec![0; LANES * width], vec![0; DEGREE * width]);
+                let mut numbers: Vec<usize> = (0..values.len()).collect();
+                for &(a, b, tau) in factors {
+                    let add = |range: std::ops::Range<usize>, value: &mut usize, a: &[$word], b: &[$word]| {
+                        let places = products.iter_mut().skip(*value).step_by(width);
+                        for (place, (a, b)) in places.zip(a.iter().zip(b)) {
+                            *place = a.wrapping_mul(*b);
                         }
-                    })
-                };
-                in_blocks(values, (Self::GROUPS, tau.len(), 64), (a, $minus), (b, $minus), add);
+                        // The last value of a block of columns.
+                        if *value + 1 == values.len() {
+                            let (words, columns) = (&products[..range.len() * width], range.len());
+                            let coins = &[galois::turned(&tau[range])];
+                            galois::Subsets { words, coins, columns, sums: &mut sums }.add();
+                        }
+                    };
+                    in_blocks(&mut numbers, (Self::GROUPS, tau.len(), LANES), (a, $minus), (b, $minus), add);
+                }
+                for (sums, coefficient) in sums.chunks_exact(width).zip(0..) {
+                    for (value, sum) in values.iter_mut().zip(sums) {
+                        value.0[coefficient] = value.0[coefficient].wrapping_add(*sum);
+                    }
+                }
             }
 
             fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]) {
-                let columns = coins.len().div_ceil(Self::GROUPS);
-                let coins: Vec<Small> = coins
-                    .iter()
-                    .map(|coin| Small(std::array::from_fn(|at| (coin >> at & 1) as i8)))
-                    .collect();
-                let words: Vec<$word> = words.iter().map(|&word| word as $word).collect();
-                let add = |_, sum: &mut Self, coins: &[Small], words: &[$word]| {
-                    vectorized(#[inline(always)] || {
-                        for (coin, &word) in coins.iter().zip(words) {
-                            for (sum, &coefficient) in sum.0.iter_mut().zip(&coin.0) {
-                                *sum = sum.wrapping_add(word.wrapping_mul(coefficient as $word));
-                            }
-                        }
-                    })
-                };
-                in_blocks(values, (Self::GROUPS, columns, 16), (&coins, minus_small), (&words, $minus), add);
+                let sizes = (Self::GROUPS, coins.len().div_ceil(Self::GROUPS));
+                let mut sums = vec![0; Self::GROUPS * DEGREE * Self::GROUPS];
+                for start in (0..sizes.1).step_by(LANES) {
+                    let range = start..sizes.1.min(start + LANES);
+                    let words: &[$word] = &galois::columns_of(words, sizes, &range);
+                    // Before the first hop back of rows, most words are 0. Their places are public.
+                    if words.iter().all(|&word| word == 0) {
+                        continue;
+                    }
+                    let of_group = |at| {
+                        let group = group(coins, sizes.1, at);
+                        galois::turned(&group[group.len().min(range.start)..group.len().min(range.end)])
+                    };
+                    let coins: Vec<_> = (0..Self::GROUPS).map(of_group).collect();
+                    galois::Subsets { words, coins: &coins, columns: range.len(), sums: &mut sums }.add();
+                }
+                let mut matrix = Vec::with_capacity(Self::GROUPS * Self::GROUPS);
+                for sums in sums.chunks_exact(DEGREE * Self::GROUPS) {
+                    for at in 0..Self::GROUPS {
+                        matrix.push(Self(std::array::from_fn(|i| sums[i * Self::GROUPS + at])));
+                    }
+                }
+                cube::add_matrix(values, &matrix);
             }
 
             fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> {
@@ -338,12 +333,33 @@ macro_rules! integers {
                 elements.iter_mut().zip(tau).for_each(|(x, &tau)| *x = x.times(Self::exceptional(tau)));
             }
 
+            fn group_sums(words: &[$word], tau: &[u64]) -> Vec<Self> {
+                let sizes = (Self::GROUPS, tau.len());
+                let mut sums = vec![0; DEGREE * Self::GROUPS];
+                for start in (0..tau.len()).step_by(LANES) {
+                    let range = start..tau.len().min(start + LANES);
+                    let words = &galois::columns_of(words, sizes, &range);
+                    let (columns, coins) = (range.len(), &[galois::turned(&tau[range])]);
+                    galois::Subsets { words, coins, columns, sums: &mut sums }.add();
+                }
+                let element = |at| Self(std::array::from_fn(|i| sums[i * Self::GROUPS + at]));
+                (0..Self::GROUPS).map(element).collect()
+            }
+
             fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
+                // The sums of all coefficients, in whole vectors.
+                let mut sums = [0 as $word; 56];
                 vectorized(#[inline(always)] || {
                     for (&coin, &word) in coins.iter().zip(words) {
-                        chosen!($word, sum, coin, word as $word);
+                        for (at, sum) in sums.iter_mut().enumerate() {
+                            let chosen = if coin & 1 << at != 0 { word as $word } else { 0 };
+                            *sum = sum.wrapping_add(chosen);
+                        }
                     }
-                })
+                });
+                for (sum, more) in sum.0.iter_mut().zip(sums) {
+                    *sum = sum.wrapping_add(more);
+                }
             }
 
             fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
@@ -377,11 +393,8 @@ impl<R: Gates> Coins<R> {
     /// Draws the coins for terms with these numbers of columns.
     #[must_use]
     pub fn draw(stream: &mut Stream, columns: impl Iterator<Item = usize>) -> Self {
-        let sigma = (0..R::GROUPS).map(|_| R::exceptional(draw_bits(stream))).collect();
-        Self {
-            sigma,
-            tau: columns.map(|columns| (0..columns).map(|_| draw_bits(stream)).collect()).collect(),
-        }
+        let sigma = draw_all(stream, R::GROUPS).into_iter().map(R::exceptional).collect();
+        Self { sigma, tau: columns.map(|columns| draw_all(stream, columns)).collect() }
     }
 
     /// Returns the sum of coin times word over all statements.
@@ -389,23 +402,18 @@ impl<R: Gates> Coins<R> {
     pub fn claim(&self, all: &[Terms<R::Word>]) -> R {
         let mut claim = R::zero();
         for (terms, tau) in all.iter().zip(&self.tau) {
-            let words: Vec<u64> = terms.word.iter().map(|word| word.bits()).collect();
-            for (at, &sigma) in self.sigma.iter().enumerate() {
-                let mut sum = R::zero();
-                R::add_sum(&mut sum, tau, group(&words, tau.len(), at));
-                claim = claim.plus(sum.times(sigma));
-            }
+            claim = claim.plus(R::inner(&self.sigma, &R::group_sums(&terms.word, tau)));
         }
         claim
     }
 
     /// Adds the values of the sum of tau_w times a product of factors.
     pub fn add_values(&self, all: &[Terms<R::Word>], values: &mut [R]) {
+        let mut factors = Vec::new();
         for (terms, tau) in all.iter().zip(&self.tau) {
-            for (a, b) in terms.a.iter().zip(&terms.b) {
-                R::add_values(values, a, b, tau);
-            }
+            factors.extend(terms.a.iter().zip(&terms.b).map(|(a, b)| (&a[..], &b[..], &tau[..])));
         }
+        R::add_values(values, &factors);
     }
 
     /// Returns the sum of the values of the product of all statements: the value of group a counts
@@ -419,8 +427,13 @@ impl<R: Gates> Coins<R> {
     /// Returns the first factors at a point with these weights of the groups.
     #[must_use]
     pub fn first(&self, all: &[Terms<R::Word>], weights: &[R]) -> Vec<R> {
-        let vectors = all.iter().flat_map(|terms| terms.a.iter().map(|a| (terms.columns(R::GROUPS), a)));
-        vectors.flat_map(|(columns, a)| R::folded(a, columns, weights)).collect()
+        let mut out = Vec::new();
+        for (terms, tau) in all.iter().zip(&self.tau) {
+            for a in &terms.a {
+                out.append(&mut R::folded(a, tau.len(), weights));
+            }
+        }
+        out
     }
 
     /// Returns the second factors at a point with these weights, times the coins of the columns.
@@ -431,7 +444,7 @@ impl<R: Gates> Coins<R> {
             for b in &terms.b {
                 let mut elements = R::folded(b, tau.len(), weights);
                 R::times_coins(&mut elements, tau);
-                out.extend(elements);
+                out.append(&mut elements);
             }
         }
         out

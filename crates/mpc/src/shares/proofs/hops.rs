@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::shuffle::Shuffled;
 use super::super::{Ring, Shared};
-use super::extension::{Extension, draw_bits};
+use super::extension::{Extension, draw_all};
 use super::gates::{Factor, Gates, MakeSum, Sum};
 use super::log::{Log, Proved, Prover};
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -68,7 +68,9 @@ pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
     let (Hop::First { x, .. } | Hop::Last { x, .. } | Hop::Taken { x, .. }) = &hop;
     let len = x.len();
     let coins = move |stream: &mut Stream| -> Vec<u64> {
-        (0..len).map(|_| draw_bits(stream) & R::<T>::MASK).collect()
+        let mut coins = draw_all(stream, len);
+        coins.iter_mut().for_each(|coin| *coin &= R::<T>::MASK);
+        coins
     };
     let sum = |coins: &[u64], words: &[T]| {
         let mut sum = R::<T>::zero();

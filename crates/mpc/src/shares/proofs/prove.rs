@@ -25,7 +25,7 @@ use super::super::accounts::{Account, Place, Told, told};
 use super::super::round::Side;
 use super::super::{Context, Ring};
 use super::cube;
-use super::extension::{Extension, vectorized};
+use super::extension::Extension;
 use super::gates::{Coins, Gates, MakeSum, Sum, Terms};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
@@ -265,8 +265,8 @@ impl<R: Gates> Running<R> {
         let [mut spare_a, mut spare_b] = [a.len(), b.len()].map(|len| vec![R::zero(); len]);
         cube::add_values(
             &mut values,
-            cube::Groups { entries: &a, spare: &mut spare_a, minus },
-            cube::Groups { entries: &b, spare: &mut spare_b, minus },
+            cube::Groups { entries: &a, spare: &mut spare_a, minus: R::differences },
+            cube::Groups { entries: &b, spare: &mut spare_b, minus: R::differences },
             &mut |sum, a, b| *sum = sum.plus(R::inner(a, b)),
         );
         values
@@ -309,12 +309,10 @@ impl<R: Gates> Running<R> {
         if !of_sums.is_empty() {
             self.claim = self.claim.plus(cube::value_at(of_sums, &point).times(for_sums));
         }
-        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let scaled: Vec<R> = weights.iter().map(|weight| weight.times(for_sums)).collect();
         for (len, sum) in std::mem::take(&mut self.sums) {
-            sum.append_folded(len, &weights, &mut a, &mut b);
+            sum.append_folded(len, [&scaled, &weights], &mut self.a, &mut self.b);
         }
-        self.a.extend(R::weighted(&[&a], &[for_sums], a.len()));
-        self.b.append(&mut b);
         if self.role != Role::Upper {
             let mut folded = coins.first(&self.batch.terms, &weights);
             folded.append(&mut self.a);
@@ -327,18 +325,6 @@ impl<R: Gates> Running<R> {
         }
         self.batch.terms.clear();
     }
-}
-
-/// Writes differences.
-fn minus<R: Extension>(to: &mut [R], a: &[R], b: &[R]) {
-    vectorized(
-        #[inline(always)]
-        || {
-            for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
-                *to = a.minus(*b);
-            }
-        },
-    )
 }
 
 /// Returns a power.

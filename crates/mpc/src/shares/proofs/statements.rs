@@ -6,7 +6,7 @@ use super::super::bits::{planes, words};
 use super::super::primitives::LANES;
 use super::super::round::Side;
 use super::super::{Bits, Context, Ring, Shared, Xor};
-use super::extension::{Extension, challenge};
+use super::extension::{Extension, draw_all};
 use super::galois::{Galois, combined, scaled_sum};
 use super::gates::Terms;
 use super::log::{Log, Proved, Prover};
@@ -343,7 +343,7 @@ fn known<T: Ring>(result: &Shared<T>, masks: Masks<T>) -> [(Prover, Known<T>); 3
 
 /// Returns `count` coins.
 fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
-    (0..count).map(|_| challenge(stream)).collect()
+    draw_all(stream, count).into_iter().map(R::exceptional).collect()
 }
 
 /// Adds the statements of the distances of all pairs. `codes` are whole blocks of rows of `bits` words.
