@@ -65,7 +65,7 @@ pub struct Receipt {
     pub result: Option<String>,
     /// Warnings to this peer by subject. Only their numbers are in the JSON.
     pub(crate) warnings: Warnings,
-    /// Fields that the task adds, and a field with the result's name that has its digest.
+    /// Fields that the task adds, and the digest of the result in a field that is named like the result.
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }

@@ -261,7 +261,7 @@ impl Header<'_> {
                 let column = features[at] + 1;
                 let says = match expected.get(at) {
                     Some(here) if !there.contains(here) => format!("{by} calls it {}", shown(here)),
-                    _ => format!("{by} has no such column, but {}", shown(missing)),
+                    _ => format!("{by} has no such column; it has {}, which this file does not have", shown(missing)),
                 };
                 self.refuse(format!("column {column} is called {}, {says}", shown(name)))
             }

@@ -62,7 +62,7 @@ pub enum ModelError {
     /// The scaler was made for another scaling.
     #[error("the scaler is {found}, expected {expected} as in the parameters")]
     Scaler {
-        /// Scaling of the scaler.
+        /// The scaling that the scaler applies.
         found: &'static str,
         /// Scaling of the sketch.
         expected: &'static str,

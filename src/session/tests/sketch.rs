@@ -39,7 +39,7 @@ fn a_sketch_session_has_no_classes_and_its_fields_enter_no_other_id() {
         ("[sketch]\nchosen = 2", "sketch.open_distances is false, must be true if peers are chosen"),
         (
             "[sketch]\nopen_distances = true\nchosen = 3\nactive = 2",
-            "sketch.active is 2, must be 0 or at least sketch.chosen, 3",
+            "sketch.active is 2, must be 0 or at least 3 (sketch.chosen)",
         ),
         ("[sketch]\nopen_distances = true\nchosen = 6", "sketch.chosen is 6, must be 0 to 5"),
         ("[sketch]\ntemperature = 0", "sketch.temperature is 0, must be 0.001 to 1000"),

@@ -65,7 +65,7 @@ pub(crate) fn plan(session: &Session, rule: &Rule, passing: &'static str) -> Vec
         4,
         computed_words(session) as u64,
         "which members computed",
-        "which members computed, and salted commitments to their counts",
+        "which members computed, and for each member with rows a salted hash of its counts, which does not show the counts",
     );
     let about = "which cells have enough rows of enough members";
     let pattern = Aggregate::exact("pattern", 8, copied(rule.pattern_words()) as u64, about, passing);

@@ -45,7 +45,7 @@ pub(crate) fn plan(session: &Session, mut plan: Vec<Aggregate>) -> Vec<Aggregate
             "values",
             4,
             columns,
-            "number of members with values of each column that is filled from all peers",
+            "for each column that is filled from all peers, the number of members that have a value in it",
             "how many members have a value of each column that is filled from all peers",
         );
         let fills = Aggregate::exact(

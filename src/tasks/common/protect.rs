@@ -326,7 +326,7 @@ impl Protected {
         Some(Beside::moments(&data, &known.columns, &pool)?.dated(known.preparation.as_deref()))
     }
 
-    /// Compares the columns before this peer sends anything else that is computed from them.
+    /// Compares this peer's columns with those of all peers before it sends anything after the moments.
     fn check_columns(&self, slot: u32, history: &History) -> Result<(), String> {
         let compares = self.session.data.checks.compare;
         let Some(at) = self.moments().filter(|&at| compares && slot > at) else { return Ok(()) };

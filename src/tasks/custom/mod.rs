@@ -81,7 +81,7 @@ impl Spec for CustomSpec {
     }
 
     fn protections(&self) -> Protections {
-        Protections::none("opens its own sums alone")
+        Protections::none("opens only its own sums")
     }
 
     fn label(&self) -> String {

@@ -147,7 +147,7 @@ static FIELDS: &[Row<Section>] = fields::fields! { "fedavg";
     momentum at spec.momentum: number(0.0, 0.999, "0 to 0.999"), "";
     weight_decay at spec.weight_decay: number(0.0, 1.0, "0 to 1"), "";
     proximal at spec.proximal: number(0.0, 1000.0, "0 to 1000"),
-        "`proximal` is FedProx's mu; `clip` is the largest length of a member's update (0: no limit).";
+        "`proximal` pulls a member's weights towards the common weights (mu of FedProx; 0: off); `clip` is the largest length of a member's update (0: no limit).";
     clip at spec.clip: number(0.0, 1e6, "0 to 1000000"), "";
     members at spec.members: number(0.001, 1.0, "0.001 to 1"),
         "Share of the members that train in a round. Each counts by its number of \"rows\", or all count \"equal\".";

@@ -150,7 +150,7 @@ impl Design {
         Ok(design)
     }
 
-    /// Lists the tables and measures for every two terms, and for every term with the outcome.
+    /// Lists the tables and measures for every two terms, and for every term with the outcome or the offset.
     fn lay_out(&mut self, terms: &[Vec<usize>]) -> Result<(), Refusal> {
         let mut pairs: Vec<Vec<usize>> = Vec::new();
         for (at, one) in terms.iter().enumerate() {

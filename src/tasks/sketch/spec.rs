@@ -158,7 +158,7 @@ impl SketchSpec {
 
     fn check_draw(&self) -> Result<(), SessionError> {
         if self.active > 0 && self.active < self.chosen {
-            let limit = format!("0 or at least sketch.chosen, {}", self.chosen);
+            let limit = format!("0 or at least {} (sketch.chosen)", self.chosen);
             return refuse("sketch.active", &self.active, limit);
         }
         Ok(())

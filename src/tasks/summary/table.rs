@@ -194,8 +194,8 @@ impl Layout {
             let values = high.saturating_sub(low).saturating_add(1);
             if !(2..=MOST_VALUES).contains(&values) || low.abs().max(high.abs()) > MOST_STEPS {
                 let limit = format!(
-                    "2 to {MOST_VALUES} multiples of the grid, {grid}, of at most {MOST_STEPS} steps; a larger grid \
-                     in summary.grids allows a wider range"
+                    "2 to {MOST_VALUES} multiples of the grid ({grid}), each at most {MOST_STEPS} times the grid away \
+                     from 0; a larger grid in summary.grids allows a wider range"
                 );
                 return Err((format!("summary.ranges, {name:?}"), values.to_string(), limit));
             }

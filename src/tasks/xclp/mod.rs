@@ -151,7 +151,7 @@ impl Plan {
         if let Some(squares) = self.scaling.needs_moments() {
             plan.push(columns::aggregate(self.features as u32, ColumnSums::needed(squares)));
         }
-        let reveals = "which members computed, and salted commitments to their input";
+        let reveals = "which members computed, and for each member with rows a salted hash of its input, which does not show the input";
         plan.push(
             aggregate("computed", peers * WORDS as u64, "which members computed", reveals).with_exchange(),
         );

@@ -116,7 +116,7 @@ fn columns_are_taken_by_name_where_names_are_expected() {
     );
     assert_eq!(
         difference(&["a", "weight", "b"], ""),
-        ": column 3 is called \"c\", the session file has no such column, but \"weight\""
+        ": column 3 is called \"c\", the session file has no such column; it has \"weight\", which this file does not have"
     );
     assert_eq!(
         difference(&["a", "c"], ""),

@@ -342,7 +342,7 @@ pub(super) fn restore(ctx: &Context, stored: Vec<Record>) -> Result<Restored, Re
     // A release of a committed slot is not needed any more.
     if let Some((slot, value, decision)) = released.filter(|(slot, ..)| *slot == out.archive.committed()) {
         if !record::decided(ctx, slot, &value, &decision) {
-            return Err(RestoreError::Broken(slot, "what was released was not decided".into()));
+            return Err(RestoreError::Broken(slot, "the stored acknowledgements do not show that a quorum decided the value whose shares were released".into()));
         }
         out.votes.acceptor.released = Some(value);
         out.votes.decision = decision;

@@ -243,8 +243,8 @@ fn greetings_count_once_and_only_of_this_session_and_version() {
     let peer = one.others[0];
     assert!(one.blames(peer, one.hello(0, None)), "a second greeting");
     assert!(one.blames(peer, Message::Fields(Vec::new())), "a refusal after the greeting");
-    // The fields of another session are reported once. Messages of a peer that does not know them yet are
-    // ignored.
+    // The fields of another session are reported once. A refused peer may not have this node's fields yet,
+    // so its other messages are ignored.
     let mut one = One::strange(Vec::new());
     one.hear(peer, hello(VERSION, [0; 32], 0));
     assert!(!one.blames(peer, Message::Status { committed: 0, in_view: false }));
