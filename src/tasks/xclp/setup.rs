@@ -1,6 +1,6 @@
 //! The constants of one peer's part in the first exchange.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use zeroize::Zeroizing;
@@ -13,10 +13,7 @@ use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 use crate::tasks::xclp::computation::Computation;
-
-/// Computing parties that this peer, a computing party itself, no longer computes with. The set outlives a
-/// view.
-pub(crate) type Excluded = Arc<Mutex<BTreeSet<Peer>>>;
+use crate::tasks::xclp::parties::Excluded;
 
 /// First commitment that each owner sent this peer, even if that view failed. The map outlives a view.
 pub(crate) type FirstCommitments = Arc<Mutex<BTreeMap<Peer, [u8; 32]>>>;
@@ -41,7 +38,7 @@ pub(crate) struct Setup {
     pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: Zeroizing<[u8; 32]>,
-    /// Parties that this peer no longer computes with.
+    /// Candidates that no longer compute together.
     pub out: Excluded,
     /// Commitments of the owners.
     pub seen: FirstCommitments,
