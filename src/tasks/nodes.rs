@@ -1,6 +1,7 @@
 //! Tests whole nodes with tasks.
 
 mod fedavg_xclp;
+mod glm;
 mod missing;
 #[cfg(feature = "net")]
 mod own_rows;
@@ -13,7 +14,8 @@ use flyswarm_sealed_sum::harness::network;
 use flyswarm_sealed_sum::harness::numbers::timing;
 
 use crate::crypto::identity::Identity;
-use crate::node::Event;
+use crate::node::{Ending, Event};
+use crate::protocol::Time;
 use crate::session::{Peer, Privacy, Run, Score, Session, Timing};
 use crate::tasks::{History, ModelSpec};
 
@@ -43,4 +45,27 @@ fn histories(net: &network::Network) -> BTreeMap<Peer, Arc<History>> {
         _ => None,
     };
     net.events.iter().filter_map(finished).collect()
+}
+
+/// Returns the author and the suspect of each failed view, as each peer reports it.
+fn marks(net: &network::Network) -> Vec<[Peer; 2]> {
+    let mut marks: Vec<_> = (net.events.iter())
+        .filter_map(|(.., event)| match event {
+            Event::ViewFailed(_, author, _, Some(suspect)) => Some([*author, *suspect]),
+            _ => None,
+        })
+        .collect();
+    marks.sort_unstable();
+    marks.dedup();
+    marks
+}
+
+/// Returns when and why a peer ended because the session cannot continue.
+fn ended(net: &network::Network, peer: Peer) -> Option<(Time, String)> {
+    net.events.iter().find_map(|(at, who, event)| match event {
+        Event::Ended(ending @ (Ending::Refused(_) | Ending::TooFew(_))) if *who == peer => {
+            Some((*at, ending.to_string()))
+        }
+        _ => None,
+    })
 }

@@ -4,9 +4,9 @@
 
 In each session four peers have rows, and the first three compute. One of these runs `CONFORM join --deviate WAY`.
 The deviation is caught if all of these hold: no honest peer gets a result, every peer or pair that an honest peer
-names contains the cheater, no honest peer blames another, and an honest peer names, blames or suspects the cheater.
-If only a share of one owner's output is wrong, the others may get their results. Suspicions count in the first
-view that fails.
+names contains the cheater, no honest peer blames or suspects another, and an honest peer names, blames or suspects
+the cheater. All honest peers end within a few seconds with code 3, and their last line has the cheater and what to
+do. If only a share of one owner's output is wrong, the others may get their results.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from liars import BESIDE, Failed, ports
 
 NAMES = ["north", "south", "east", "west"]
 CHEATER, VICTIM = "south", "east"
-# Seconds after which a session is ended. Without three computing members, a session may try for longer.
-LONGEST = 60
-# Reasons of a failed view that count as suspicion of its suspect. `Lost` does not: a peer that ends is
-# also lost.
-REASONS = ("Fault", "Stalled", "Disagreement")
+# Seconds until a session counts as one that does not end, and between the ends of the first and the last peer.
+LONGEST = 100
+TOGETHER = 5
+# Last line of an honest peer.
+LAST = re.compile(rf"three candidates must compute together, and of .*\b{CHEATER}\b.* breaks the rules .*new session")
 # The way, and what the deviating build does.
 WAYS = {
     "input": "a wrong bit of a share of its input",
@@ -73,7 +73,7 @@ def prepare(flyswarm: str, folder: Path) -> list[str]:
 
 
 def run(flyswarm: str, conform: str, way: str, folder: Path) -> str:
-    runs, began = {}, time.monotonic()
+    runs, ends, began = {}, {}, time.monotonic()
     try:
         for name, address in zip(NAMES, prepare(flyswarm, folder)):
             program = [conform, "join", "--deviate", way, VICTIM] if name == CHEATER else [flyswarm, "join"]
@@ -82,15 +82,21 @@ def run(flyswarm: str, conform: str, way: str, folder: Path) -> str:
             with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.log").open("wb") as log:
                 runs[name] = subprocess.Popen(words, cwd=folder, stdout=out, stderr=log)
         honest = {name: process for name, process in runs.items() if name != CHEATER}
-        while any(process.poll() is None for process in honest.values()):
-            if time.monotonic() - began > LONGEST:
-                break
+        while len(ends) < len(honest) and time.monotonic() - began < LONGEST:
+            for name, process in honest.items():
+                if process.poll() is not None:
+                    ends.setdefault(name, time.monotonic())
             time.sleep(0.1)
     finally:
         for process in runs.values():
             process.kill()
             process.wait()
-    return judge(way, folder, honest) + f", {time.monotonic() - began:.0f} s"
+    if missing := sorted(honest.keys() - ends.keys()):
+        raise Failed(f"{', '.join(missing)} did not end in {LONGEST} s")
+    apart = max(ends.values()) - min(ends.values())
+    if apart > TOGETHER and way != "output":
+        raise Failed(f"honest peers end within {apart:.1f} s")
+    return judge(way, folder, honest) + f"; all end within {apart:.1f} s, after {min(ends.values()) - began:.0f} s"
 
 
 def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) -> str:
@@ -101,15 +107,15 @@ def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) ->
         may = way == "output" and name != VICTIM
         if not may and (process.returncode == 0 or (folder / f"{name}.labels").exists()):
             raise Failed(f"{name} has a result")
+        last = [event["message"] for event in events if event.get("event") == "error"]
+        if way != "output" and (process.returncode != 3 or not last or not LAST.search(last[-1])):
+            raise Failed(f"{name} ends with code {process.returncode} and {last}")
         copies |= {name for event in events if event.get("event") == "error"
                    and re.search(rf"\b{CHEATER}\b.*different copies", event["message"])}
         named |= {tuple(sorted(event["peers"])) for event in events if event.get("event") == "named"}
         blamed |= {(name, event["peer"]) for event in events if event.get("event") == "blamed"}
-        failed |= {(int(event["view"].split(".")[0]), name, event["suspect"]) for event in events
-                   if event.get("event") == "view-failed" and event["author"] == name and event["reason"] in REASONS}
-    # Later views cannot compute: only three candidates are there, and two of them do not compute together.
-    first = min((counter for counter, _, _ in failed), default=0)
-    failed = {(name, suspect) for counter, name, suspect in failed if counter == first}
+        failed |= {(name, event["suspect"]) for event in events
+                   if event.get("event") == "view-failed" and event["author"] == name and event["suspect"]}
     if any(CHEATER not in peers for peers in named) or len(named) > 1:
         raise Failed(f"named: {named}")
     if any(who != CHEATER for _, who in blamed | failed):

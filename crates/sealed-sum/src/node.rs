@@ -320,7 +320,10 @@ impl Node {
                 }
                 self.catch_up();
                 if self.membership.view().is_none() && self.lifecycle == Lifecycle::Running {
-                    self.elect();
+                    match self.slots.stuck() {
+                        Some(ending) => self.end(ending),
+                        None => self.elect(),
+                    }
                 }
             }
         }

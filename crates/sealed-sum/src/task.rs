@@ -14,7 +14,7 @@ pub use history::History;
 pub use outcome::Outcome;
 
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::Rng;
+use crate::protocol::view::{Reason, Rng};
 use crate::session::Peer;
 use exchange::{Seat, Source};
 
@@ -55,6 +55,16 @@ pub trait Task: Debug + Send + Sync {
     /// Checks that these `members` may start a new sum of `slot`. The error is the reason why they may
     /// not. By default, any members may.
     fn allows(&self, _slot: u32, _history: &History, _members: &[Peer]) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Notes that a view has failed in `slot`: `author` has signed that it ended because of `suspect`.
+    fn view_failed(&self, _slot: u32, _history: &History, _author: Peer, _suspect: Peer, _reason: Reason) {}
+
+    /// Checks whether a new sum of `slot` over `members` can succeed, as far as this peer knows. Other than
+    /// [`Task::allows`], the verdict may differ between peers. A leader begins no such view. A peer ends if
+    /// the sum cannot even succeed over the whole roster.
+    fn can_continue(&self, _slot: u32, _history: &History, _members: &[Peer]) -> Result<(), String> {
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::protocol::sum_id::SumId;
+use crate::protocol::view::Reason;
 use crate::protocol::{Action, Input, Step, Time};
 use crate::session::{Peer, Session};
 use crate::tasks::History;
@@ -177,7 +178,19 @@ impl Check {
         }
     }
 
-    /// Checks the result of the exchange in slot `at`, or of an opening of `words` words in a later slot.
+    /// Takes the failure of a view of the exchange: it may keep two candidates apart.
+    pub(crate) fn view_failed(&self, history: &History, pair: [Peer; 2], reason: Reason) {
+        if let Ok(candidates) = self.candidates(history) {
+            self.out.failed(&candidates, pair, reason);
+        }
+    }
+
+    /// Checks that three candidates among `members` still compute together.
+    pub(crate) fn can_continue(&self, history: &History, members: &[Peer]) -> Result<(), String> {
+        self.out.check(&self.session, || self.candidates(history), members)
+    }
+
+    /// Checks the exchange in slot `at`, or an opening of `words` words after it.
     pub(crate) fn check(&self, at: u32, slot: u32, words: usize, history: &History) -> Result<(), String> {
         match slot == at {
             true => self.trio(at, history).map(drop),
@@ -231,8 +244,6 @@ impl Check {
             return Ok(Source::Bystander);
         }
         let candidates = self.candidates(history)?;
-        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        parties::trio(&candidates, &seat.members, parties::of_one(self.me, &out))?;
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let (rule, words, salt) = (self.rule.clone(), self.words.0.clone(), self.salt.clone());
@@ -246,7 +257,7 @@ impl Check {
             proves: self.proves,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
-            out: Arc::clone(&self.out),
+            out: self.out.clone(),
             seen: Arc::clone(&self.seen),
             patience_ms: seat.patience_ms,
             longest_ms: seat.longest_ms,

@@ -28,6 +28,7 @@ use super::common::holders;
 use super::exchange::{Seat, Source};
 use super::fedavg::spec::NETWORK;
 use super::fedavg::{self, Fedavg, LabelledRows};
+use super::xclp::parties::Excluded;
 use super::xclp::{self, Xclp};
 use super::{
     Build, BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, OwnWishes, RowUse, Rows, Shared, Task,
@@ -36,6 +37,7 @@ use super::{
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
+use crate::protocol::view::Reason;
 use crate::session::{Peer, Section, Session, SessionError};
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
@@ -59,7 +61,9 @@ struct FedavgXclp {
     /// True if training may end early.
     patient: bool,
     secret: Zeroizing<[u8; 32]>,
-    /// This peer's task in each propagation. It is set when the points have been computed.
+    /// Candidates that no longer compute together, in any propagation.
+    out: Excluded,
+    /// This peer's part in each propagation, once it has its points.
     propagations: Vec<OnceLock<Xclp>>,
 }
 
@@ -239,7 +243,16 @@ impl FedavgXclp {
         let patient = spec.fedavg.patience > 0;
         let place = |known: bool| (0..).zip(&rows.labels).filter(move |(_, label)| label.is_some() == known);
         let places = [true, false].map(|known| place(known).map(|(row, _)| row).collect());
-        Ok(Self { plan, me, fedavg, places, patient, secret: Zeroizing::new(*secret), propagations })
+        Ok(Self {
+            plan,
+            me,
+            fedavg,
+            places,
+            patient,
+            secret: Zeroizing::new(*secret),
+            out: Excluded::default(),
+            propagations,
+        })
     }
 
     /// Returns this peer's task in a propagation. It can be made only after the round before the propagation
@@ -267,7 +280,9 @@ impl FedavgXclp {
         let data = Dataset::new(width, values, Vec::new(), Vec::new());
         let data = Arc::new(data.map_err(|error| format!("the representation of the rows: {error}"))?);
         let secret = derive(&*self.secret, "propagation", &number.to_le_bytes());
-        Ok(place.get_or_init(|| Xclp::with_plan(self.plan.xclp.clone(), self.me, data, given, secret)))
+        Ok(place.get_or_init(|| {
+            Xclp::with_plan(self.plan.xclp.clone(), self.me, (data, given), secret, self.out.clone())
+        }))
     }
 
     /// Returns the labels that this peer trains on after a propagation.
@@ -363,6 +378,23 @@ impl Task for FedavgXclp {
                     part => self.plan.xclp.allows(part + 1, &self.plan.propagated(number, history), members),
                 }
             }
+        }
+    }
+
+    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
+        if let Place::Propagation(number, part) = self.plan.layout.place(slot) {
+            let (seen, pair) = (self.plan.propagated(number, history), [author, suspect]);
+            self.plan.xclp.view_failed(&self.out, part + 1, &seen, pair, reason);
+        }
+    }
+
+    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        match self.plan.layout.place(slot) {
+            Place::Propagation(number, part @ (COMPUTED | LABELLED)) => {
+                let seen = self.plan.propagated(number, history);
+                self.plan.xclp.can_continue(&self.out, part + 1, &seen, members)
+            }
+            _ => Ok(()),
         }
     }
 

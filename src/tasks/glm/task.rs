@@ -12,6 +12,7 @@ use super::result::{self, File};
 use super::spec::GlmSpec;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
+use crate::protocol::view::Reason;
 use crate::session::{Peer, Session};
 use crate::tasks::common::checked::{self, Alone, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
@@ -250,6 +251,24 @@ impl Task for Glm {
                     lost.join(", ")
                 )),
             },
+        }
+    }
+
+    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
+        // The members of a round decide whether it is a check; the failure does not say them.
+        if slot >= COMPUTED && self.role(slot, history).1 != Role::Pattern {
+            self.check.view_failed(history, [author, suspect], reason);
+        }
+    }
+
+    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        match self.role(slot, history).1 {
+            _ if slot < COMPUTED => Ok(()),
+            Role::Computed => self.check.can_continue(history, members),
+            Role::Round(_) if self.checks_again(slot, history, members) => {
+                self.check.can_continue(history, members)
+            }
+            Role::Round(_) | Role::Pattern => Ok(()),
         }
     }
 

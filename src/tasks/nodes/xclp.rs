@@ -3,6 +3,7 @@
 mod audit;
 mod classes;
 mod copies;
+mod ending;
 mod pairs;
 
 use std::collections::BTreeSet;
@@ -284,7 +285,7 @@ fn three_that_lose_one_of_them_while_they_compute_end_with_the_reason_also_when_
     let endings = lab.endings();
     assert!(
         !endings.is_empty()
-            && endings.iter().all(|text| text.starts_with("three computing parties are needed")),
+            && endings.iter().all(|text| text.starts_with("three candidates must compute together")),
         "{victim}: {endings:?} {:?}",
         lab.net.events
     );

@@ -11,6 +11,7 @@ use super::spec::SummarySpec;
 use super::table::Layout;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
+use crate::protocol::view::Reason;
 use crate::session::{Peer, Session};
 use crate::tasks::common::checked::{self, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
@@ -125,6 +126,16 @@ impl Task for Summary {
             COMPUTED | PATTERN | CELLS => self.check.allows(COMPUTED, slot, history, members),
             _ => Ok(()),
         }
+    }
+
+    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
+        if slot == COMPUTED {
+            self.check.view_failed(history, [author, suspect], reason);
+        }
+    }
+
+    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        if slot == COMPUTED { self.check.can_continue(history, members) } else { Ok(()) }
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

@@ -23,7 +23,8 @@ use super::computation::{Labels, Prepared, sealed};
 use super::computed::{Computed, inputs_digest};
 use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
-pub(crate) use super::setup::{Excluded, FirstCommitments, Rows, Setup};
+pub(crate) use super::parties::Excluded;
+pub(crate) use super::setup::{FirstCommitments, Rows, Setup};
 use super::talk::{Body, Incoming, Outgoing, What, read, tell};
 use super::watch::Watch;
 use crate::crypto::stream::derive;
@@ -71,8 +72,8 @@ pub(crate) struct Compute {
     commitments: BTreeMap<Peer, [u8; 32]>,
     copies: BTreeMap<Peer, [[u8; 32]; 3]>,
     incoming: BTreeMap<Peer, Incoming>,
-    inputs: BTreeMap<Peer, Vec<u8>>,
-    /// For a computing member: the digest of the commitments of all owners.
+    inputs: BTreeMap<Peer, Zeroizing<Vec<u8>>>,
+    /// For a party: the digest of the commitments that came with the inputs.
     digest: [u8; 32],
     /// Parts of vectors that came before the computing members were known, or before the program was running.
     early: Vec<(Peer, What, bool, Bytes)>,
@@ -125,10 +126,6 @@ impl Compute {
         }
     }
 
-    fn out(&self) -> std::sync::MutexGuard<'_, BTreeSet<Peer>> {
-        self.setup.out.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn me(&self) -> Peer {
         self.setup.ctx.me
     }
@@ -145,8 +142,8 @@ impl Compute {
 
     fn start(&mut self, now: Time, step: &mut Step<Vocabulary>) {
         self.watch.start(now, step);
-        let out: Vec<Peer> = self.out().iter().copied().collect();
-        let out = if self.setup.candidates.contains(&self.me()) { out } else { Vec::new() };
+        let candidate = self.setup.candidates.contains(&self.me());
+        let out = if candidate { self.setup.out.of(self.me()) } else { Vec::new() };
         tell(self.peers(), &Body::Begin(out.clone()), step);
         self.begun.insert(self.me(), out);
         let (place, seeds) = self.sharing();
@@ -273,7 +270,7 @@ impl Compute {
         self.sent = true;
         for (to, parcel) in trio.into_iter().zip(parcels) {
             if to == self.me() {
-                self.inputs.insert(to, parcel.to_vec());
+                self.inputs.insert(to, Zeroizing::new(parcel.to_vec()));
             } else {
                 self.outgoing.vector(to, What::Input, &parcel, step);
             }
@@ -295,7 +292,7 @@ impl Compute {
             computation.work_to_unpack(owners.len()),
             move || {
                 let unpacked = owners.into_iter().map(|(peer, rows)| {
-                    let parcel = Zeroizing::new(inputs.remove(&peer).unwrap_or_default());
+                    let parcel = inputs.remove(&peer).unwrap_or_default();
                     let input = commitments.get(&peer).copied().unwrap_or_default();
                     let said = Announced { input, copies: copies.get(&peer).copied().unwrap_or_default() };
                     computation.unpack(&parcel, number, &said, rows).ok_or(peer)
@@ -427,17 +424,17 @@ impl Compute {
             return;
         }
         self.over = true;
-        self.lost(peer);
+        self.lost(peer, reason);
         self.party = None;
         step.output(Output::Failed(reason, peer));
     }
 
-    /// If this peer loses another computing member while both compute, it no longer computes with that
-    /// member.
-    fn lost(&self, peer: Option<Peer>) {
+    /// If this peer is a computing party and loses another one while it computes, it computes no more with
+    /// that party.
+    fn lost(&self, peer: Option<Peer>, reason: Reason) {
         let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.me(); 3]);
         if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.me()) {
-            self.out().insert(peer);
+            self.setup.out.note(self.me(), peer, reason);
         }
     }
 
@@ -475,8 +472,12 @@ impl Compute {
         if self.trio.is_none() {
             let others = self.participants();
             let silent = others.iter().find(|peer| !self.begun.contains_key(peer));
-            let kept_apart = || others.iter().find(|&&peer| self.kept_apart(peer).is_some());
-            return silent.or_else(kept_apart).map(|&peer| (0, peer));
+            // A candidate that names another one here ends the view. If it is honest, it does so at once.
+            let names = |peer: &&Peer| {
+                let out = self.begun.get(peer).into_iter().flatten();
+                out.into_iter().any(|other| self.begun.contains_key(other))
+            };
+            return silent.or_else(|| others.iter().find(names)).map(|&peer| (0, peer));
         }
         let after = match self.setup.computation.is_pairwise() {
             true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
@@ -517,7 +518,7 @@ impl Exchange for Compute {
 
     fn roles(&self) -> Roles {
         let here: Vec<Peer> = self.participants().into_iter().collect();
-        let trio = parties::trio(&self.setup.candidates, &here, parties::of_one(self.me(), &self.out()));
+        let trio = parties::trio(&self.setup.candidates, &here, |x, y| self.setup.out.apart(x, y));
         let owners = self.setup.owners.iter().map(|(peer, _)| *peer).collect();
         vec![("computing", trio.map(Vec::from).unwrap_or_default()), ("owners", owners)]
     }
@@ -525,7 +526,7 @@ impl Exchange for Compute {
     fn handle(&mut self, now: Time, input: Input<Vocabulary>) -> Step<Vocabulary> {
         let mut step = Step::none();
         match input {
-            Input::PeerLost(peer) if self.over => self.lost(Some(peer)),
+            Input::PeerLost(peer) if self.over => self.lost(Some(peer), Reason::Lost),
             Input::Done(_) if self.over => self.watch.computed(now),
             // A peer that has nothing more to do still handles statements of computing members.
             Input::Message { from, message } if self.over && !self.failed => {

@@ -55,6 +55,7 @@ use crate::crypto::{mask::Wide, stream::derive};
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
 use crate::protocol::sum_id::SumId;
+use crate::protocol::view::Reason;
 use crate::session::{Peer, Session};
 use crate::tasks::xclp::shares::output::Sealed;
 use crate::tasks::{Cheaters, XclpSpec};
@@ -104,7 +105,7 @@ pub struct Xclp {
     /// All known labels, if the session gets only some of them ([`held`]); otherwise empty.
     known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Computing members that were lost while they computed with this peer.
+    /// Candidates that no longer compute together.
     out: Excluded,
     /// First commitment of each owner that this peer has seen.
     seen: FirstCommitments,
@@ -219,15 +220,7 @@ impl Plan {
         Ok(View { owners, plan: plan.map_err(|refusal| refusal.to_string())? })
     }
 
-    fn candidates(&self, history: &History) -> Result<Vec<Peer>, String> {
-        let coin = history.seed().ok_or("the coin is not open")?;
-        let place = |name: &String| self.session.roster.iter().position(|entry| entry.name == *name);
-        let named = self.spec.compute.iter().filter_map(place).filter_map(|at| u16::try_from(at).ok());
-        let named: Vec<Peer> = named.map(Peer).collect();
-        Ok(parties::candidates(&coin, history.members(ROWS), &named))
-    }
-
-    /// Returns the three members that computed, from the vector of `computed`.
+    /// Returns the parties that computed, by the vector of `computed`.
     fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
         let words = history.vector(self.computed()).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));
@@ -351,16 +344,16 @@ impl Xclp {
         if plan.scaling.needs_moments().is_none() {
             has_directions(&plan.scaler(None)?.transform(&data))?;
         }
-        Ok(Self::with_plan(plan, me, data, labels, Zeroizing::new(*secret)))
+        Ok(Self::with_plan(plan, me, (data, labels), Zeroizing::new(*secret), Excluded::default()))
     }
 
     /// Creates a peer with these points and their labels. Every point must have a direction.
     pub(super) fn with_plan(
         plan: Plan,
         me: Peer,
-        data: Arc<Dataset>,
-        labels: Vec<Option<u16>>,
+        (data, labels): (Arc<Dataset>, Vec<Option<u16>>),
         secret: Zeroizing<[u8; 32]>,
+        out: Excluded,
     ) -> Self {
         Self {
             plan,
@@ -369,7 +362,7 @@ impl Xclp {
             labels: Arc::new(labels),
             known: Vec::new(),
             secret,
-            out: Excluded::default(),
+            out,
             seen: FirstCommitments::default(),
             differing: Differing::default(),
             begun: Arc::default(),
@@ -418,8 +411,6 @@ impl Xclp {
         if !owner && !candidates.contains(&self.me) {
             return Ok(Source::Bystander);
         }
-        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        parties::trio(&candidates, &seat.members, parties::of_one(self.me, &out))?;
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
@@ -434,7 +425,7 @@ impl Xclp {
             proves: self.plan.spec.cheaters == Cheaters::Caught,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
-            out: Arc::clone(&self.out),
+            out: self.out.clone(),
             seen: Arc::clone(&self.seen),
             patience_ms: seat.patience_ms,
             longest_ms: seat.longest_ms,
@@ -585,6 +576,14 @@ impl Task for Xclp {
 
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         self.plan.allows(slot, history, members)
+    }
+
+    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
+        self.plan.view_failed(&self.out, slot, history, [author, suspect], reason);
+    }
+
+    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+        self.plan.can_continue(&self.out, slot, history, members)
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

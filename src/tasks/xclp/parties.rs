@@ -7,12 +7,16 @@
 //! announcements of candidates count, so no other owner can influence who computes. Peers that are not
 //! candidates never compute.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::Digest;
 
+use super::{Plan, ROWS};
 use crate::crypto::tagged_hash;
-use crate::session::Peer;
+use crate::protocol::view::Reason;
+use crate::session::{Peer, Session};
+use crate::tasks::History;
 
 /// Largest number of candidates: three, and one in reserve.
 pub(crate) const CANDIDATES: usize = 4;
@@ -59,13 +63,133 @@ pub(crate) fn trio(
     })
 }
 
-/// Returns a function that is true for each pair of `candidate` and a peer in `out`.
-pub(crate) fn of_one(candidate: Peer, out: &BTreeSet<Peer>) -> impl Fn(Peer, Peer) -> bool {
-    move |x, y| x == candidate && out.contains(&y) || y == candidate && out.contains(&x)
+/// Pairs of candidates that no longer compute together, as far as this peer knows. The flag is true if they
+/// only lost each other. The pairs outlive a view.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Excluded(Arc<Mutex<BTreeMap<[Peer; 2], bool>>>);
+
+impl Excluded {
+    fn pairs(&self) -> std::sync::MutexGuard<'_, BTreeMap<[Peer; 2], bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps two peers apart from now on.
+    pub(crate) fn note(&self, one: Peer, other: Peer, reason: Reason) {
+        let lost = !matches!(reason, Reason::Fault | Reason::Disagreement);
+        *self.pairs().entry([one.min(other), one.max(other)]).or_insert(true) &= lost;
+    }
+
+    /// Takes the failure of a view: a fault or a disagreement keeps two candidates apart.
+    pub(crate) fn failed(&self, candidates: &[Peer], [one, other]: [Peer; 2], reason: Reason) {
+        let candidates = candidates.contains(&one) && candidates.contains(&other);
+        if candidates && matches!(reason, Reason::Fault | Reason::Disagreement) {
+            self.note(one, other, reason);
+        }
+    }
+
+    /// Returns whether two peers no longer compute together.
+    pub(crate) fn apart(&self, one: Peer, other: Peer) -> bool {
+        self.pairs().contains_key(&[one.min(other), one.max(other)])
+    }
+
+    /// Returns the peers that no longer compute with this one, ascending.
+    pub(crate) fn of(&self, peer: Peer) -> Vec<Peer> {
+        let mut others: Vec<Peer> = (self.pairs().keys())
+            .filter(|pair| pair.contains(&peer))
+            .map(|&[one, other]| if one == peer { other } else { one })
+            .collect();
+        others.sort_unstable();
+        others
+    }
+
+    /// Checks that three candidates among `members` still compute together. Nothing is known against a
+    /// session in which no pair is apart.
+    ///
+    /// # Errors
+    /// A message with the pairs that are apart.
+    pub(crate) fn check(
+        &self,
+        session: &Session,
+        candidates: impl FnOnce() -> Result<Vec<Peer>, String>,
+        members: &[Peer],
+    ) -> Result<(), String> {
+        let pairs = self.pairs().clone();
+        let Some(candidates) = (!pairs.is_empty()).then(candidates).and_then(Result::ok) else {
+            return Ok(());
+        };
+        if trio(&candidates, members, |x, y| pairs.contains_key(&[x.min(y), x.max(y)])).is_ok() {
+            return Ok(());
+        }
+        let all: Vec<&str> = candidates.iter().map(|&peer| session.name(peer)).collect();
+        let of_candidates =
+            pairs.iter().filter(|(pair, _)| pair.iter().all(|peer| candidates.contains(peer)));
+        let told = of_candidates.clone().map(|(&[one, other], lost)| {
+            let (one, other) = (session.name(one), session.name(other));
+            match lost {
+                true => format!("{one} and {other} lost each other while they computed"),
+                false => format!("{one} or {other} breaks the rules of the computation"),
+            }
+        });
+        let told: Vec<String> = told.collect();
+        let next = match of_candidates.clone().all(|(_, lost)| *lost) {
+            true => "start all peers again when their connections hold",
+            false => {
+                "make a new session whose field `compute` names other peers, or a fourth one; the events `named` of                  `join --json` have the signed evidence"
+            }
+        };
+        Err(format!(
+            "three candidates must compute together, and of {} no three can any more: {}; {next}",
+            all.join(", "),
+            told.join("; ")
+        ))
+    }
+}
+
+impl Plan {
+    /// Returns the candidates of the session.
+    pub(super) fn candidates(&self, history: &History) -> Result<Vec<Peer>, String> {
+        let coin = history.seed().ok_or("the coin is not open")?;
+        let place = |name: &String| self.session.roster.iter().position(|entry| entry.name == *name);
+        let named = self.spec.compute.iter().filter_map(place).filter_map(|at| u16::try_from(at).ok());
+        let named: Vec<Peer> = named.map(Peer).collect();
+        Ok(candidates(&coin, history.members(ROWS), &named))
+    }
+
+    /// Takes the failure of a view: it may keep two candidates apart.
+    pub(crate) fn view_failed(
+        &self,
+        out: &Excluded,
+        slot: u32,
+        history: &History,
+        pair: [Peer; 2],
+        reason: Reason,
+    ) {
+        if slot == self.computed()
+            && let Ok(candidates) = self.candidates(history)
+        {
+            out.failed(&candidates, pair, reason);
+        }
+    }
+
+    /// Checks that three candidates among `members` still compute together, if `slot` needs them.
+    pub(crate) fn can_continue(
+        &self,
+        out: &Excluded,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+    ) -> Result<(), String> {
+        if slot != self.computed() {
+            return Ok(());
+        }
+        out.check(&self.session, || self.candidates(history), members)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn peers(numbers: &[u16]) -> Vec<Peer> {
@@ -100,6 +224,19 @@ mod tests {
         let here: Vec<_> = counted.iter().copied().filter(|peer| *peer != order[1]).collect();
         assert_eq!(trio(&order, &here, |_, _| false), Ok([order[0], order[2], order[3]]));
         assert!(trio(&order[..3], &here, |_, _| false).is_err());
+    }
+
+    #[test]
+    fn only_a_fault_or_a_disagreement_of_two_candidates_keeps_them_apart() {
+        let (out, candidates) = (Excluded::default(), peers(&[0, 1, 2]));
+        out.failed(&candidates, [Peer(0), Peer(3)], Reason::Fault);
+        for reason in [Reason::Lost, Reason::Stalled, Reason::Left, Reason::Ended] {
+            out.failed(&candidates, [Peer(0), Peer(1)], reason);
+        }
+        assert_eq!(out.of(Peer(0)), []);
+        out.failed(&candidates, [Peer(1), Peer(0)], Reason::Disagreement);
+        out.failed(&candidates, [Peer(2), Peer(0)], Reason::Fault);
+        assert_eq!([0, 1, 2].map(|peer| out.of(Peer(peer))), [peers(&[1, 2]), peers(&[0]), peers(&[0])]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The constants of one peer's machine in the first exchange.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use zeroize::Zeroizing;
@@ -13,9 +13,7 @@ use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 use crate::tasks::xclp::computation::Computation;
-
-/// Candidates that this peer, itself a candidate, no longer computes with. The set is kept for later views.
-pub(crate) type Excluded = Arc<Mutex<BTreeSet<Peer>>>;
+use crate::tasks::xclp::parties::Excluded;
 
 /// First commitment that each owner sent this peer, even if that view failed. The map is kept for later
 /// views.
@@ -41,7 +39,7 @@ pub(crate) struct Setup {
     pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: Zeroizing<[u8; 32]>,
-    /// Candidates that this peer no longer computes with.
+    /// Candidates that no longer compute together.
     pub out: Excluded,
     /// Commitments of the owners.
     pub seen: FirstCommitments,

@@ -17,6 +17,7 @@ use super::deliver::{self, Deliver, Delivered, Differing};
 use super::talk::{Body, What, content, read};
 use crate::crypto::{stream::derive, tagged_hash};
 use crate::data::Dataset;
+use crate::protocol::view::Reason;
 use crate::protocol::{Action, Fault, Input, Step, Time, ballot::Ballot, sum_id::SumId};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
@@ -371,17 +372,17 @@ fn two_parties_of_whom_one_was_lost_to_the_other_never_compute_together_again() 
     };
     // The candidates are 3, 1, 0 and 4. If one of two keeps the other apart, the later one does not compute.
     let outs = outs();
-    outs[1].lock().unwrap().insert(Peer(0));
+    outs[1].note(Peer(1), Peer(0), Reason::Lost);
     assert_eq!(trio(&outs), [3, 1, 4].map(Peer));
-    // If two candidates keep the same one apart, that one does not compute. The list of an owner that is not
-    // a candidate is ignored.
-    outs[3].lock().unwrap().insert(Peer(1));
-    outs[0].lock().unwrap().insert(Peer(1));
-    outs[2].lock().unwrap().insert(Peer(4));
+    // Two candidates keep the same one apart: it goes. The list of an owner that is not a candidate does not
+    // count.
+    outs[3].note(Peer(3), Peer(1), Reason::Lost);
+    outs[0].note(Peer(0), Peer(1), Reason::Lost);
+    outs[2].note(Peer(2), Peer(4), Reason::Lost);
     assert_eq!(trio(&outs), [3, 0, 4].map(Peer));
-    assert_eq!(*outs[4].lock().unwrap(), BTreeSet::new(), "only its own words count");
-    // No three are left. Candidates that are apart suspect each other, and no other peer suspects anyone.
-    outs[3].lock().unwrap().insert(Peer(4));
+    assert_eq!(outs[4].of(Peer(4)), [], "a peer does not believe what another says of a third");
+    // No three are left: candidates that are apart name each other, and no other peer names anyone.
+    outs[3].note(Peer(3), Peer(4), Reason::Lost);
     let mut net = Net::computing(&outs);
     net.run(|_, _, _, _| {});
     assert_eq!((&net.failed, net.results.len()), (&[0, 1, 3, 4].map(Peer).into(), 0));
@@ -405,9 +406,8 @@ fn a_party_that_was_lost_is_kept_apart_by_those_who_computed_with_it_alone() {
             (0..5).filter(|peer| *peer != 1).for_each(|peer| net.give(Peer(peer), Input::PeerLost(Peer(1))));
         }
     }
-    let known = |peer: usize| outs[peer].lock().unwrap().clone();
-    assert_eq!((known(0), known(3)), ([Peer(1)].into(), [Peer(1)].into()));
-    assert_eq!((known(2), known(4)), (BTreeSet::new(), BTreeSet::new()));
+    let known = |peer: u16| outs[usize::from(peer)].of(Peer(peer));
+    assert_eq!([0, 3, 2, 4].map(known), [vec![Peer(1)], vec![Peer(1)], vec![], vec![]]);
 }
 
 #[test]
@@ -477,7 +477,7 @@ fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     let machines = (0u16..5).map(|me| {
         let known = Excluded::default();
         if me != 1 {
-            known.lock().unwrap().extend(out);
+            out.iter().for_each(|&peer| known.note(Peer(me), peer, Reason::Lost));
         }
         let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
         let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pulp::Arch;
 use rayon::prelude::*;
+use zeroize::Zeroizing;
 
 use super::balance::balanced;
 use super::newton::Reciprocals;
@@ -28,8 +29,8 @@ const ROWS: usize = 32;
 #[derive(Clone)]
 pub struct Graph {
     points: usize,
-    sum: Vec<u64>,
-    own: Vec<u64>,
+    sum: Zeroizing<Vec<u64>>,
+    own: Zeroizing<Vec<u64>>,
 }
 
 impl std::fmt::Debug for Graph {
@@ -43,12 +44,12 @@ impl Graph {
     #[must_use]
     pub fn new(edges: Shared<u64>, points: usize) -> (Self, Shared<u64>) {
         let Shared { own, next } = edges;
-        let (own, mut sum) = (symmetric(own, points), symmetric(next, points));
+        let [own, mut sum] = [own, next].map(|share| Zeroizing::new(symmetric(share, points)));
         let degrees = |rows: &[u64]| -> Vec<u64> {
             rows.chunks(points).map(|row| row.iter().fold(0u64, |sum, &w| sum.wrapping_add(w))).collect()
         };
         let degrees = Shared { own: degrees(&own), next: degrees(&sum) };
-        sum.iter_mut().zip(&own).for_each(|(sum, own)| *sum = sum.wrapping_add(*own));
+        sum.iter_mut().zip(own.iter()).for_each(|(sum, own)| *sum = sum.wrapping_add(*own));
         (Self { points, sum, own }, degrees)
     }
 

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use super::bits::{Adder, a2b, transpose};
 use super::primitives::{LANES, in_thirds, multiply, reshare_proved};
 use super::proofs::log::Log;
@@ -50,7 +52,7 @@ pub async fn hamming(context: &mut Context, mut codes: Shared<u16>, bits: usize)
     let ones = codes.map(|share| {
         share.chunks(bits).map(|row| row.iter().fold(0u16, |sum, &b| sum.wrapping_add(b))).collect()
     });
-    let codes = Arc::new(codes);
+    let codes = Arc::new(Zeroizing::new(codes));
     let statement = |_: &Context, log: &Log, products: &Shared<u16>, masks| {
         statements::distances(log, (&codes, bits), (products, masks), |j, i| {
             let block = j / LANES;

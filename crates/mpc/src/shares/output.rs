@@ -5,6 +5,8 @@
 //! Labels are found by a tournament, quotients by long division with one bit per round of comparisons. The
 //! result equals [`crate::propagation::integer::reference::coarse`] bit for bit.
 
+use zeroize::Zeroizing;
+
 use super::bits::{b2a, not, sign, words};
 use super::primitives::{LANES, in_thirds, multiply, product_by, reshare_products};
 use super::{Bits, Context, Shared, Xor};
@@ -21,9 +23,9 @@ pub struct Sealed {
     /// Bytes of a point.
     width: usize,
     /// Own share.
-    pub own: Vec<u8>,
+    pub own: Zeroizing<Vec<u8>>,
     /// Next share.
-    pub next: Vec<u8>,
+    pub next: Zeroizing<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Sealed {
@@ -36,7 +38,7 @@ impl Sealed {
     /// Makes the shares of a result that is not for single owners.
     #[must_use]
     pub fn new(own: Vec<u8>, next: Vec<u8>) -> Self {
-        Self { width: 1, own, next }
+        Self { width: 1, own: Zeroizing::new(own), next: Zeroizing::new(next) }
     }
 
     /// Returns shares from which the output of some points follows. Two parties are enough, one right after
@@ -63,7 +65,8 @@ impl Sealed {
     pub fn from_bytes(bytes: &[u8], points: usize, classes: usize) -> Option<Self> {
         let width = classes + 2;
         let (own, next) = bytes.split_at_checked(points * width)?;
-        (next.len() == own.len()).then(|| Self { width, own: own.to_vec(), next: next.to_vec() })
+        let copy = |share: &[u8]| Zeroizing::new(share.to_vec());
+        (next.len() == own.len()).then(|| Self { width, own: copy(own), next: copy(next) })
     }
 }
 
@@ -101,8 +104,8 @@ pub async fn seal(context: &Context, plan: &Plan, scores: &Shared<u64>) -> Seale
     });
     let mut whole = Sealed { width: classes + 2, ..Sealed::default() };
     for part in parts.await {
-        whole.own.extend(part.own);
-        whole.next.extend(part.next);
+        whole.own.extend_from_slice(&part.own);
+        whole.next.extend_from_slice(&part.next);
     }
     whole
 }
@@ -142,7 +145,7 @@ async fn seal_part(context: &mut Context, plan: &Plan, scores: &Shared<u64>) -> 
             let coarse: Vec<u8> = coarse.map(|at| value(&quotients, at) as u8).collect();
             label.to_le_bytes().into_iter().chain(coarse).collect::<Vec<u8>>()
         };
-        (0..points).flat_map(row).collect::<Vec<u8>>()
+        Zeroizing::new((0..points).flat_map(row).collect::<Vec<u8>>())
     };
     Sealed { width: classes + 2, own: bytes(|plane| &plane.own), next: bytes(|plane| &plane.next) }
 }

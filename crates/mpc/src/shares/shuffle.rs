@@ -8,11 +8,13 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use super::accounts::Place;
 use super::bits::{lanes, receive_packed, send_packed, transpose, words};
 use super::permutation::Permutations;
 use super::primitives::{LANES, open};
-use super::proofs::hops::{Again, Hop, permuted};
+use super::proofs::hops::{Again, Hop, Kept, permuted};
 use super::proofs::log::Proved;
 use super::round::Side;
 use super::{Bits, Context, Ring, Shared, Xor};
@@ -92,11 +94,11 @@ pub async fn shuffle<T: Shuffled>(
     bits: u32,
 ) -> (Shared<T>, Secrets) {
     let secrets = Secrets::draw(context, rows.len() / width, width);
-    let mut rows = Arc::new(rows);
+    let mut rows = Arc::new(Zeroizing::new(rows));
     for key in [1, 2, 0] {
         rows = hop(context, rows, (key, Way::There), &secrets, Used(bits)).await;
     }
-    (Arc::unwrap_or_clone(rows), secrets)
+    (unwrapped(rows), secrets)
 }
 
 /// Permutes rows back, in three rounds.
@@ -106,11 +108,16 @@ pub async fn unshuffle<T: Shuffled>(
     secrets: &Secrets,
     bits: u32,
 ) -> Shared<T> {
-    let mut rows = Arc::new(rows);
+    let mut rows = Arc::new(Zeroizing::new(rows));
     for key in [0, 2, 1] {
         rows = hop(context, rows, (key, Way::Back), secrets, Used(bits)).await;
     }
-    Arc::unwrap_or_clone(rows)
+    unwrapped(rows)
+}
+
+/// Returns the shares, or a copy if the log keeps them.
+fn unwrapped<T: Ring>(rows: Kept<T>) -> Shared<T> {
+    std::mem::take(&mut *Arc::unwrap_or_clone(rows))
 }
 
 /// Direction of a permutation.
@@ -139,18 +146,18 @@ impl Way {
 /// y_(k+1) = pi(x_(k+1)) - r_2 to role k + 1.
 async fn hop<T: Shuffled>(
     context: &mut Context,
-    x: Arc<Shared<T>>,
+    x: Kept<T>,
     (key, way): (usize, Way),
     secrets: &Secrets,
     used: Used,
-) -> Arc<Shared<T>> {
+) -> Kept<T> {
     let side = partner(context.role(), key);
     let steps = [context.step(), context.step()];
     let Some(side) = side else {
         context.round().await;
         let own = used.receive(context, Side::Before, x.len());
         let next = used.receive(context, Side::After, x.len());
-        let y = Arc::new(Shared { own, next });
+        let y = Arc::new(Zeroizing::new(Shared { own, next }));
         if let Some(log) = context.log() {
             permuted(&log, Hop::Taken { x, y: Arc::clone(&y) });
         }
@@ -176,10 +183,10 @@ async fn hop<T: Shuffled>(
     });
     used.send(context, to, &sent);
     let drawn = pairwise(r1, &r2, T::add);
-    let y = Arc::new(match side {
+    let y = Arc::new(Zeroizing::new(match side {
         Side::Before => Shared { own: drawn, next: sent },
         Side::After => Shared { own: sent, next: drawn },
-    });
+    }));
     context.round().await;
     if let Some(log) = context.log() {
         // The coins of the words before the hop are those of the words after the hop, permuted back.

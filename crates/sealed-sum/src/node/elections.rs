@@ -344,7 +344,11 @@ impl Elections {
                 return Move::GiveUp(Ending::TooFew(why.clone() + &presence.gone_with_result()));
             }
         } else if now >= self.without_view.plus_ms(timing.no_quorum_timeout_ms) {
-            let text = format!("no view began for {} s", timing.no_quorum_timeout_ms / 1000);
+            let mut text = format!("no view began for {} s", timing.no_quorum_timeout_ms / 1000);
+            // Only a proposer notes that the task forbids a view.
+            if let Err(why) = at.slots.may_begin(&presence.reachable()) {
+                text = format!("{text}: {why}");
+            }
             return Move::GiveUp(Ending::TooFew(text + &presence.gone_with_result()));
         }
         if enough { self.go_on_proposing(at) } else { Move::Wait }
@@ -445,7 +449,7 @@ impl Elections {
             return None;
         }
         if resume.is_none()
-            && let Err(why) = slots.may_sum(basis.tree.members())
+            && let Err(why) = slots.may_begin(basis.tree.members())
         {
             self.withdraw();
             self.idle_since = now.plus_ms(backoff);

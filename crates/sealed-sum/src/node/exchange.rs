@@ -8,7 +8,7 @@
 
 use super::presence::Presence;
 use super::waits::{Awaited, Waits};
-use super::{Event, Out};
+use super::{Event, Node, Out};
 use crate::protocol::all_reduce::{CHUNK, WINDOW};
 use crate::protocol::message::Content;
 use crate::protocol::sum_id::SumId;
@@ -170,5 +170,17 @@ impl ExchangeState {
             drop(self.handle(now, Input::PeerLost(peer)));
         }
         std::mem::take(self).slot
+    }
+}
+
+impl Node {
+    /// Drops the exchange of a view that is over.
+    pub(super) fn drop_exchange(&mut self, author: Peer, reason: Reason, suspect: Option<Peer>) {
+        // The exchange ignores another peer's claim about a third one, unless this peer has lost the
+        // third one too.
+        let seen = suspect.filter(|&peer| author == self.ctx.me || !self.presence.has(peer));
+        if let Some(slot) = self.exchange.fail(self.now, reason, seen) {
+            self.slots.forget_input(slot);
+        }
     }
 }

@@ -207,6 +207,7 @@ impl Node {
                 self.out.send(peer, Message::Begin(begun.clone()));
             }
         }
+        self.drop_exchange(begun.item.ballot.proposer, Reason::Ended, None);
         self.over(view.ballot(), begun.item.ballot.proposer, Reason::Ended, None);
     }
 
@@ -254,6 +255,8 @@ impl Node {
         self.elections.note(&signed);
         if self.membership.ballot() == Some(ballot) {
             self.end_view(signed, reason, Some(from));
+        } else {
+            self.slots.view_failed(&signed);
         }
         Ok(())
     }
@@ -268,15 +271,21 @@ impl Node {
     }
 
     /// Sends the failure to the neighbours, the leader and the committee, but not to the peer that passed
-    /// it on.
+    /// it on. If this peer cannot continue the session, it sends the failure to all members: it leaves next,
+    /// and none of them must take the lost connection for the reason.
     fn end_view(&mut self, failed: Signed<Failure>, reason: Reason, from: Option<Peer>) {
         let Some(view) = self.membership.leave() else { return };
         let ballot = view.ballot();
+        self.drop_exchange(failed.author, reason, failed.item.suspect);
+        self.slots.view_failed(&failed);
+        let leaves = self.lifecycle == Lifecycle::Running && self.slots.stuck().is_some();
+        let members = if leaves { view.members() } else { &[] };
         let told: std::collections::BTreeSet<_> = view
             .place()
             .neighbours()
             .chain([ballot.proposer])
             .chain(self.ctx.committee.iter().copied())
+            .chain(members.iter().copied())
             .collect();
         for peer in told.into_iter().filter(|&peer| Some(peer) != from && self.presence.has(peer)) {
             self.out.send(peer, Message::Failed(failed.clone()));
@@ -285,12 +294,6 @@ impl Node {
     }
 
     fn over(&mut self, ballot: Ballot, author: Peer, reason: Reason, suspect: Option<Peer>) {
-        // The exchange ignores a claim of one peer about another, unless this peer has also lost its
-        // connection to the suspect.
-        let seen = suspect.filter(|&peer| author == self.ctx.me || !self.presence.has(peer));
-        if let Some(slot) = self.exchange.fail(self.now, reason, seen) {
-            self.slots.forget_input(slot);
-        }
         let views = self.elections.failed(self.now, ballot, reason);
         self.out.output(Event::ViewFailed(ballot, author, reason, suspect));
         self.tell(self.presence.outside(&[]));
@@ -383,7 +386,7 @@ impl Node {
             }
             return;
         }
-        let allowed = self.slots.may_sum(members).is_ok();
+        let allowed = self.slots.may_begin(members).is_ok();
         let resume = self.elections.take_resume(slot);
         let record = resume.and_then(|value| Some(self.slots.sealed(&value)?.record.clone()));
         if record.is_none() && (resume.is_some() || !allowed) {

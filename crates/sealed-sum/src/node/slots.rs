@@ -11,7 +11,9 @@ use super::job::Noise;
 use super::waits::{Awaited, Waits};
 use super::{Ending, Event, Job, Out, Record};
 use crate::protocol::context::{Aggregate, Context, SMALLEST_SUM};
+use crate::protocol::failure::Failure;
 use crate::protocol::record::{Committed, Record as SumRecord};
+use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{Held, Served, Want};
 use crate::protocol::{Action, Fault, Time};
@@ -31,6 +33,8 @@ pub(super) struct Slots {
     opening: Option<u32>,
     /// Results of exchanges for slots that are not committed.
     exchanged: BTreeMap<SumId, Bytes>,
+    /// True if a view has failed. Before that, the task can continue.
+    failed: bool,
 }
 
 /// This peer's vector for a slot.
@@ -63,7 +67,7 @@ impl Slots {
         inputs: BTreeMap<u32, Bytes>,
         exchanged: BTreeMap<SumId, Bytes>,
     ) -> Self {
-        Self { ctx, task, archive, inputs, computing: None, opening: None, exchanged }
+        Self { ctx, task, archive, inputs, computing: None, opening: None, exchanged, failed: false }
     }
 
     /// Returns the number of committed slots, as messages state it.
@@ -108,6 +112,30 @@ impl Slots {
             return Err(format!("a sum needs {SMALLEST_SUM} members, there are {}", members.len()));
         }
         self.task.allows(self.committed(), self.history(), members)
+    }
+
+    /// Checks that a leader may begin a new sum of the next slot over `members`.
+    pub(super) fn may_begin(&self, members: &[Peer]) -> Result<(), String> {
+        self.may_sum(members)?;
+        self.task.can_continue(self.committed(), self.history(), members)
+    }
+
+    /// Notes that a view has failed.
+    pub(super) fn view_failed(&mut self, signed: &Signed<Failure>) {
+        let Failure { slot, reason, suspect, .. } = signed.item;
+        self.failed = true;
+        if let Some(suspect) = suspect {
+            self.task.view_failed(slot, self.history(), signed.author, suspect, reason);
+        }
+    }
+
+    /// Returns the reason if the next slot cannot be summed any more, whoever takes part.
+    pub(super) fn stuck(&self) -> Option<Ending> {
+        if !self.failed {
+            return None;
+        }
+        let everybody: Vec<Peer> = self.ctx.session.peers().collect();
+        self.task.can_continue(self.committed(), self.history(), &everybody).err().map(Ending::Refused)
     }
 
     /// Returns whether the slots before this one are open, and this one is neither open nor being opened.

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 
 use bytes::Bytes;
+use zeroize::Zeroizing;
 
 use super::super::parties;
 use super::super::talk::{Body, WINDOW, What, read, tell};
@@ -106,7 +107,7 @@ impl Compute {
                 let (place, &(_, rows)) = owners.find(|(_, (peer, _))| *peer == from).ok_or(NOT_MINE)?;
                 let length = self.setup.computation.parcel_bytes(rows, place, number);
                 if let Some(parcel) = self.incoming.entry(from).or_default().take(&data, last, length)? {
-                    self.inputs.insert(from, parcel);
+                    self.inputs.insert(from, Zeroizing::new(parcel));
                     self.compute_if_all_is_here(step);
                 }
             }

@@ -220,7 +220,7 @@ fn two_parties_that_hold_a_share_of_the_output_differently_are_kept_apart_before
         // Only this pair is suspected. The liar itself could suspect others.
         let pair = [(Peer(1), Peer(0)), (Peer(0), Peer(1))];
         assert!(net.suspects.contains(&pair[0]) && net.suspects.iter().all(|mark| pair.contains(mark)));
-        assert_eq!(*outs[1].lock().unwrap(), [Peer(0)].into(), "the two no longer compute together");
+        assert_eq!(outs[1].of(Peer(1)), [Peer(0)], "they compute together no more");
         let mut next = Net::computing(&outs);
         next.run(|_, _, _, _| {});
         let trio: Vec<Peer> = computed(&next).values().map(|(peer, _)| *peer).collect();
@@ -304,4 +304,25 @@ fn an_owner_that_loses_any_sender_ends_the_view_and_one_that_loses_another_owner
         let sends = parties.values().any(|(peer, _)| *peer == Peer(lost));
         assert_eq!(net.suspects, if sends { vec![(Peer(2), Peer(lost))] } else { Vec::new() });
     }
+}
+
+#[test]
+fn an_owner_that_alone_hears_of_candidates_that_are_apart_gives_up_the_one_that_says_so() {
+    // Peer 4 has no rows, and is not a candidate here.
+    let machines = (0u16..4).map(|me| {
+        let candidates = [3, 1, 0].map(Peer).into();
+        let setup = Setup { candidates, ..setup(me, 1, Excluded::default()) };
+        (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+    });
+    let (mut net, liar, owner) = (Net::new(machines), Peer(3), Peer(2));
+    net.run(|from, to, body, _| {
+        if (from, to) == (liar, owner) && matches!(body, Body::Begin(_)) {
+            *body = Body::Begin(vec![Peer(0), Peer(1)]);
+        }
+    });
+    for second in 1..=4 {
+        net.now = Time(1).plus_ms(1000 * second);
+        net.give(owner, Input::Timer(0));
+    }
+    assert_eq!(net.suspects, [(owner, liar)]);
 }

@@ -7,7 +7,7 @@ use crate::protocol::context::Context;
 use crate::protocol::signed::Signed;
 use crate::protocol::wire;
 use crate::session::{SessionId, Timing};
-use crate::tasks::xclp::accounts::{Statement, Topic, named};
+use crate::tasks::xclp::accounts::{Statement, Topic, contradiction, named};
 use flyswarm_mpc::shares::accounts::{Account, Place};
 use flyswarm_sealed_sum::session::{Member, Settings};
 
@@ -197,6 +197,60 @@ fn a_party_that_says_two_things_is_named_alone_and_one_that_is_silent_or_lies_in
 }
 
 #[test]
+fn statements_of_another_view_or_author_and_none_at_all_are_blamed_and_those_of_other_parties_ignored() {
+    let (cheater, victim, (place, round)) = (Peer(0), Peer(1), checked());
+    let item = statement(cheater, true, account(place, false, 1)).item;
+    let given = |author: Peer, item: Statement| {
+        let signed = Signed::new(&context(author.0), item);
+        with_statements(cheater, round, |to| if to == victim { vec![signed.clone()] } else { Vec::new() })
+    };
+    let blames = |net: &Net| net.blamed.iter().any(|(by, peer, _)| (*by, *peer) == (victim, cheater));
+    let net = given(cheater, Statement { sum: SumId { slot: 9, ..item.sum }, ..item.clone() });
+    assert!(only_the_cheater(&net, cheater, "another view").is_empty() && blames(&net));
+    let net = given(Peer(2), item.clone());
+    assert!(only_the_cheater(&net, cheater, "an author that does not compute").is_empty() && blames(&net));
+    let net = given(cheater, Statement { parties: [3, 1, 4].map(Peer), ..item });
+    assert_eq!((net.blamed.len(), net.named.len(), computed(&net).len()), (0, 0, 3), "other parties");
+    let mut net = Net::computing(&outs());
+    net.run(|from, to, body, data| {
+        if (from, to) == (cheater, victim) && matches!(body, Body::Part { what: What::Round(30), .. }) {
+            *body = Body::Statements(Vec::new());
+            data.clear();
+        }
+    });
+    assert!(blames(&net), "no statement");
+}
+
+#[test]
+fn what_a_party_tells_one_other_alone_reaches_every_peer() {
+    let (cheater, victim, (place, round)) = (Peer(0), Peer(1), checked());
+    let by = |net: &Net| net.named.iter().map(|(by, ..)| *by).collect::<BTreeSet<Peer>>();
+    // It answers one party alone.
+    let (mut net, mut done) = (Net::computing(&outs()), false);
+    for peer in (0..5).map(Peer) {
+        net.give(peer, Input::Start);
+    }
+    let mut stated = BTreeSet::new();
+    net.deliver(|from, to, body, data| {
+        match body {
+            Body::Statements(_) => drop(stated.insert(from)),
+            Body::Part { .. } => assert!(!stated.contains(&from), "{from} computes on after its statement"),
+            _ => {}
+        }
+        let late = matches!(body, Body::Part { what: What::Round(30..), .. }) && !data.is_empty();
+        if from == cheater && late && !std::mem::replace(&mut done, true) {
+            data[0] ^= 1;
+        }
+        from != cheater || to == victim || !matches!(body, Body::Statements(_))
+    });
+    assert!((1..5).map(Peer).all(|peer| by(&net).contains(&peer)), "an answer: {:?}", by(&net));
+    // It contradicts itself to one party alone.
+    let both = || [1, 2].map(|told| statement(cheater, true, account(place, false, told))).to_vec();
+    let net = with_statements(cheater, round, |to| if to == victim { both() } else { Vec::new() });
+    assert!((1..5).map(Peer).all(|peer| by(&net).contains(&peer)), "a contradiction: {:?}", by(&net));
+}
+
+#[test]
 fn a_party_that_does_not_answer_is_given_up_and_nobody_else_is() {
     for cheater in PARTIES {
         let (mut net, mut done) = (Net::computing(&outs()), false);
@@ -217,6 +271,32 @@ fn a_party_that_does_not_answer_is_given_up_and_nobody_else_is() {
         let honest: Vec<Peer> = PARTIES.into_iter().filter(|peer| *peer != cheater).collect();
         assert!(all.is_empty() && honest.iter().all(|&peer| net.suspects.contains(&(peer, cheater))));
     }
+}
+
+#[test]
+fn signs_of_life_do_not_replace_an_answer() {
+    let (cheater, mut net, mut done) = (Peer(0), Net::computing(&outs()), false);
+    let honest = || PARTIES.into_iter().filter(|peer| *peer != cheater);
+    for peer in (0..5).map(Peer) {
+        net.give(peer, Input::Start);
+    }
+    net.deliver(|from, _, body, data| {
+        let late = matches!(body, Body::Part { what: What::Round(40..), .. }) && !data.is_empty();
+        if from == cheater && late && !std::mem::replace(&mut done, true) {
+            data[0] ^= 1;
+        }
+        from != cheater || !matches!(body, Body::Statements(_))
+    });
+    for second in 1..=20 {
+        net.now = Time(1).plus_ms(1000 * second);
+        for peer in honest() {
+            net.queue.push_back((cheater, peer, content(&Body::KeepAlive, Bytes::new())));
+        }
+        honest().for_each(|peer| net.give(peer, Input::Timer(0)));
+        net.deliver(|from, _, body, _| from != cheater || matches!(body, Body::KeepAlive));
+    }
+    assert!(only_the_cheater(&net, cheater, "alive").is_empty());
+    assert!(honest().any(|peer| net.suspects.contains(&(peer, cheater))), "{:?}", net.suspects);
 }
 
 #[test]
@@ -310,4 +390,16 @@ fn evidence_that_is_not_complete_or_not_of_one_view_names_nobody() {
     ];
     assert_eq!(named(&ctx, &place), None, "two places");
     assert_eq!(named(&ctx, &[all[0].clone(), at(3, true, true)]), Some(vec![Peer(3)]));
+    let mut changed = all.clone();
+    changed[1].item.topic = account(Place { chunk: 7, number: 0 }, true, 2);
+    assert_eq!(named(&ctx, &changed), None, "not what its author has signed");
+    let many: Vec<_> = all.iter().cycle().take(12).cloned().collect();
+    assert_eq!(named(&ctx, &many), None, "too many");
+    let strange = |accepts| statement(Peer(2), false, account(Place { chunk: 7, number: 0 }, accepts, 1));
+    assert_eq!(named(&ctx, &[strange(true), strange(false)]), None, "another peer that contradicts itself");
+    assert_eq!(contradiction(&all[0], &at(3, true, true)), Some(Peer(3)));
+    assert_eq!(contradiction(&all[0], &view[1]), None);
+    let mut later = at(3, false, true);
+    later.item.sum.slot += 1;
+    assert_eq!(contradiction(&at(3, false, false), &later), None, "statements of two views");
 }

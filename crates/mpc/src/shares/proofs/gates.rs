@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use zeroize::{Zeroize, Zeroizing};
+
 use super::super::primitives::LANES;
 use super::super::{Bits, Ring};
 use super::carryless;
@@ -14,11 +16,12 @@ use super::galois::{self, DEGREE};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Factors of statements with one prover, as one party knows them: for each statement, the sum over all
-/// pairs of a factor of `a` and one of `b` equals a sum of two words. The party before the prover knows
-/// `a` and one of the words, the party after the prover knows `b` and the other word, and the prover
-/// knows both factors.
+/// pairs of a factor of `a` and one of `b` equals a sum of two words. The party before the prover knows `a`
+/// and one of the words, the party after it knows `b` and the other, the prover knows both factors.
+///
+/// They are wiped when they are dropped, a factor with the last statement that has it.
 #[derive(Clone, Default)]
-pub struct Terms<T> {
+pub struct Terms<T: Zeroize> {
     /// Number of statements.
     pub len: usize,
     /// Number of products in each statement.
@@ -32,9 +35,17 @@ pub struct Terms<T> {
     pub word: Vec<T>,
 }
 
-impl<T> std::fmt::Debug for Terms<T> {
+impl<T: Zeroize> std::fmt::Debug for Terms<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Terms({} x {}, <redacted>)", self.len, self.products)
+    }
+}
+
+impl<T: Zeroize> Drop for Terms<T> {
+    fn drop(&mut self) {
+        let factors = self.a.iter_mut().chain(&mut self.b);
+        factors.filter_map(Arc::get_mut).for_each(Zeroize::zeroize);
+        self.word.zeroize();
     }
 }
 
@@ -43,7 +54,7 @@ pub enum Factor {
     /// The coins, if this party knows them: bits of exceptional elements.
     Coins(Vec<u64>),
     /// The words, if this party knows them.
-    Words(Vec<u64>),
+    Words(Zeroizing<Vec<u64>>),
     /// This party does not know the factor.
     None,
 }
@@ -103,7 +114,7 @@ impl<R: Gates> Sum<R> {
     }
 }
 
-impl<T> Terms<T> {
+impl<T: Zeroize> Terms<T> {
     /// Returns the number of columns.
     #[must_use]
     pub fn columns(&self, groups: usize) -> usize {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use super::super::shuffle::Shuffled;
 use super::super::{Ring, Shared};
 use super::extension::{Extension, draw_all};
@@ -9,19 +11,21 @@ use super::gates::{Factor, Gates, MakeSum, Sum};
 use super::log::{Log, Proved, Prover};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
-/// Function that returns the coins of words at the places that the words had before a permutation.
+/// Shares that the log keeps until a proof has used them. Then they are wiped.
+pub type Kept<T> = Arc<Zeroizing<Shared<T>>>;
+
+/// Function that returns the coins of words at the places where they were before a permutation.
 pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
 
 /// Function that draws the words of a mask again.
 pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
 
-/// One hop of a shuffle, as one party knows it: x are the party's shares before the hop, y those after
-/// the hop.
-pub enum Hop<T> {
+/// One hop of a shuffle, as one party knows it: x are its shares before it, y those after it.
+pub enum Hop<T: Ring> {
     /// Role k of the hop's key.
     First {
         /// Shares before the hop.
-        x: Arc<Shared<T>>,
+        x: Kept<T>,
         /// Mask of the message of role k - 1.
         r1: Again<T>,
         /// Mask of the message of role k.
@@ -32,9 +36,9 @@ pub enum Hop<T> {
     /// Role k - 1.
     Last {
         /// Shares before the hop.
-        x: Arc<Shared<T>>,
-        /// Shares after the hop.
-        y: Arc<Shared<T>>,
+        x: Kept<T>,
+        /// Shares after it.
+        y: Kept<T>,
         /// Mask of the message of role k.
         r2: Again<T>,
         /// The permutation.
@@ -42,14 +46,14 @@ pub enum Hop<T> {
     },
     /// Role k + 1, which gets both messages.
     Taken {
-        /// Its shares before the hop.
-        x: Arc<Shared<T>>,
-        /// Its shares after the hop.
-        y: Arc<Shared<T>>,
+        /// Shares before the hop.
+        x: Kept<T>,
+        /// Shares after it.
+        y: Kept<T>,
     },
 }
 
-impl<T> std::fmt::Debug for Hop<T> {
+impl<T: Ring> std::fmt::Debug for Hop<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hop(<redacted>)")
     }
@@ -62,8 +66,8 @@ impl<T> std::fmt::Debug for Hop<T> {
 /// y_(k-1), and to role k.
 pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
     type R<T> = <<T as Shuffled>::Kind as Proved>::Extension;
-    fn plain<T: Ring>(words: &[T]) -> Vec<u64> {
-        words.iter().map(|word| word.bits()).collect()
+    fn plain<T: Ring>(words: &[T]) -> Zeroizing<Vec<u64>> {
+        Zeroizing::new(words.iter().map(|word| word.bits()).collect())
     }
     let (Hop::First { x, .. } | Hop::Last { x, .. } | Hop::Taken { x, .. }) = &hop;
     let len = x.len();

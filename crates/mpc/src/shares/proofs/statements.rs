@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
 use super::super::bits::{planes, words};
 use super::super::primitives::LANES;
 use super::super::round::Side;
@@ -9,6 +11,7 @@ use super::super::{Bits, Context, Ring, Shared, Xor};
 use super::extension::{Extension, draw_all};
 use super::galois::{Galois, combined, scaled_sum};
 use super::gates::Terms;
+use super::hops::Kept;
 use super::log::{Log, Proved, Prover};
 use super::prove::{Make, Vectors};
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -323,21 +326,22 @@ pub fn converted<T: Proved, const N: usize>(
 }
 
 /// Reshared product of matrices: the rows of x and y, and this party's words of the result.
-struct Known<T> {
+struct Known<T: Ring> {
     /// Result of a prover, with its mask, at the party before it.
-    lower: Vec<T>,
+    lower: Zeroizing<Vec<T>>,
     /// Mask of the party after the prover.
-    upper: Vec<T>,
+    upper: Zeroizing<Vec<T>>,
 }
 
 /// Returns what this party knows of a reshare with each prover: with itself, with the party after it,
 /// and with the party before it.
 fn known<T: Ring>(result: &Shared<T>, masks: Masks<T>) -> [(Prover, Known<T>); 3] {
-    let lower = |z: &[T], key: &[T]| Known { lower: minus(z.to_vec(), key), upper: Vec::new() };
+    let known = |lower, upper| Known { lower: Zeroizing::new(lower), upper: Zeroizing::new(upper) };
+    let lower = |z: &[T], key: &[T]| known(minus(z.to_vec(), key), Vec::new());
     [
         (Prover::Me, lower(&result.own, &masks.before)),
         (Prover::After, lower(&result.next, &masks.after)),
-        (Prover::Before, Known { lower: Vec::new(), upper: masks.before }),
+        (Prover::Before, known(Vec::new(), masks.before)),
     ]
 }
 
@@ -356,7 +360,7 @@ fn coins<R: Extension>(stream: &mut Stream, count: usize) -> Vec<R> {
 /// knows.
 pub fn distances(
     log: &Log,
-    (codes, bits): (&Arc<Shared<u16>>, usize),
+    (codes, bits): (&Kept<u16>, usize),
     (result, masks): (&Shared<u16>, Masks<u16>),
     place: fn(usize, usize) -> usize,
 ) {
@@ -440,7 +444,7 @@ pub fn graph(
         let known = known(&step.result, step.masks);
         parts.iter_mut().zip(known).for_each(|(parts, (_, known))| parts.push(known));
     }
-    let factors = Arc::new(factors);
+    let factors = Arc::new(Zeroizing::new(factors));
     for (prover, parts) in [Prover::Me, Prover::After, Prover::Before].into_iter().zip(parts) {
         let (factors, rows) = (Arc::clone(&factors), rows.clone());
         let make: Make<R> = Box::new(move |stream| {

@@ -5,6 +5,8 @@ mod cheats;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use zeroize::Zeroize;
+
 use super::super::accounts::{Account, Place, judge};
 use super::super::bits::{Adder, a2b, add, b2a, carry, sign};
 use super::super::chebyshev::Graph;
@@ -98,6 +100,30 @@ impl Cheat {
         }
         made.changed = Some(message.1);
     }
+}
+
+/// Word that counts how often it is wiped.
+#[derive(Clone, Default)]
+struct Wiped(Arc<Mutex<usize>>);
+
+impl Zeroize for Wiped {
+    fn zeroize(&mut self) {
+        *self.0.lock().expect("no panic") += 1;
+    }
+}
+
+#[test]
+fn statements_wipe_their_words_and_the_last_one_wipes_a_shared_factor() {
+    let (factor, word) = (Wiped::default(), Wiped::default());
+    let counts = || [&factor, &word].map(|wiped| *wiped.0.lock().expect("no panic"));
+    let shared = Arc::new(vec![factor.clone(); 3]);
+    let words = || vec![word.clone(); 3];
+    let one = Terms { len: 3, products: 1, a: vec![Arc::clone(&shared)], b: vec![], word: words() };
+    let two = Terms { len: 3, products: 1, a: vec![], b: vec![shared], word: words() };
+    drop(one);
+    assert_eq!(counts(), [0, 3]);
+    drop(two);
+    assert_eq!(counts(), [3, 6]);
 }
 
 type Program = dyn Fn(Context) -> Part<'static, ()> + Sync;
@@ -339,7 +365,7 @@ impl<R: Gates> CheatingProver<R> {
                 coins.sum(&values)
             };
             let word = vec![R::Word::from_bits(error)];
-            let missing = coins.claim(&[Terms { len: 1, products: 1, word, ..Terms::default() }]);
+            let missing = coins.claim(&[Terms { len: 1, products: 1, a: vec![], b: vec![], word }]);
             let moved = missing.times(sigma(0).minus(sigma(1)).inverse());
             for (group, moved) in [(0, moved), (1, R::zero().minus(moved))] {
                 let at = cube::corner(group, R::VARIABLES);
@@ -372,7 +398,7 @@ fn proves_beside_a_sum<R: Gates>(error: u64, cheat: CheatingProver<R>) -> Run<Re
             let make: MakeSum<R> = Box::new(move |stream| {
                 let coin = draw_bits(stream) & R::MASK;
                 let a = if place == 1 { Factor::None } else { Factor::Coins(vec![coin]) };
-                let b = if place == 2 { Factor::None } else { Factor::Words(vec![1]) };
+                let b = if place == 2 { Factor::None } else { Factor::Words(vec![1].into()) };
                 Sum { a, b, claim: if place == 1 { R::zero() } else { R::exceptional(coin) } }
             });
             let cheat = if (prover, place) == (0, 0) { cheat.clone() } else { CheatingProver::default() };

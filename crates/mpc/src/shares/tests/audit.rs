@@ -94,17 +94,27 @@ const CLASSES: usize = 2;
 const BITS: u32 = 128;
 
 pub(in crate::shares) fn plan() -> Plan {
+    plan_of(POINTS)
+}
+
+/// Returns the plan of a computation with this number of points.
+pub(in crate::shares) fn plan_of(points: usize) -> Plan {
     let settings = Settings { k: 3, bits: BITS, alpha: 0.1, steps: 3, power: 1, balance: true };
-    Plan::new(POINTS, CLASSES, settings).expect("fits")
+    Plan::new(points, CLASSES, settings).expect("fits")
 }
 
 /// Returns the shares of one owner, from fixed seeds: two clusters, each with copies of one row;
 /// `labelled` points have a label.
 pub(in crate::shares) fn inputs(labelled: usize) -> [Vec<Inputs>; 3] {
+    inputs_of(POINTS, labelled)
+}
+
+/// Returns the same for this number of points.
+pub(in crate::shares) fn inputs_of(points: usize, labelled: usize) -> [Vec<Inputs>; 3] {
     let centres = words(2, 64, 5);
-    let codes: Vec<u64> = (0..POINTS).map(|i| centres[i % 2]).collect();
-    let labels: Vec<_> = (0..POINTS).map(|i| (i < labelled).then_some((i % 2) as u16)).collect();
-    owners(&[POINTS], &codes, &labels)
+    let codes: Vec<u64> = (0..points).map(|i| centres[i % 2]).collect();
+    let labels: Vec<_> = (0..points).map(|i| (i < labelled).then_some((i % 2) as u16)).collect();
+    owners(&[points], &codes, &labels)
 }
 
 /// Returns shares of owners with these numbers of rows, from fixed seeds. Each half of a code is the given

@@ -1,0 +1,136 @@
+//! Sessions that cannot continue because two of the candidates no longer compute together.
+
+use std::sync::Mutex;
+
+use super::super::{ended, marks};
+use super::*;
+
+/// Returns a session of five peers. The first three may compute, and the last has no rows.
+fn three_candidates(seed: u64) -> Lab {
+    let spec = XclpSpec { compute: ["peer-0", "peer-1", "peer-2"].map(String::from).into(), ..spec() };
+    lab(&[12, 12, 12, 12, 0], Scaling::None, seed, spec)
+}
+
+/// Change of a message. Returns whether it changes this one.
+type Way = fn(&mut Body, &mut Vec<u8>) -> bool;
+
+const WAYS: [(&str, Way); 4] = [
+    ("it computes with no other candidate", |body, _| {
+        let Body::Begin(out) = body else { return false };
+        *out = vec![Peer(0), Peer(2)];
+        true
+    }),
+    ("other hashes of its shares", |body, _| {
+        let Body::Copies(hashes) = body else { return false };
+        hashes.swap(0, 1);
+        true
+    }),
+    ("a wrong bit", |body, data| {
+        let late = matches!(body, Body::Part { what: What::Round(30..), .. }) && !data.is_empty();
+        data.iter_mut().take(usize::from(late)).for_each(|byte| *byte ^= 1);
+        late
+    }),
+    ("a byte short", |body, data| {
+        let late = matches!(body, Body::Part { what: What::Round(30..), .. }) && data.len() > 1;
+        data.truncate(data.len() - usize::from(late));
+        late
+    }),
+];
+
+#[test]
+fn three_candidates_of_whom_one_deviates_end_every_honest_peer_at_once_because_of_it() {
+    let (liar, victim) = (Peer(1), Peer(2));
+    for (seed, (what, way)) in (0..).zip(WAYS) {
+        let mut lab = three_candidates(seed);
+        let (changed, mut done) = (Arc::new(Mutex::new(false)), false);
+        let seen = changed.clone();
+        lab.net.liars.insert(liar);
+        lab.net.rewrite = Some(Box::new(move |from, to, message| {
+            let Message::Exchange { sum, content } = message else { return None };
+            let (mut body, data) = talk::read(content.clone()).ok()?;
+            let mut data = data.to_vec();
+            if (from, to) != (liar, victim) || done || !way(&mut body, &mut data) {
+                return None;
+            }
+            (done, *seen.lock().unwrap()) = (true, true);
+            Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
+        }));
+        lab.net.run_unchecked(120_000, |_| false);
+        assert!(*changed.lock().unwrap(), "{what}");
+        let events = &lab.net.events;
+        let failed = events.iter().find(|(.., event)| matches!(event, Event::ViewFailed(..))).unwrap().0;
+        for peer in (0..5).map(Peer).filter(|peer| *peer != liar) {
+            let (at, text) = ended(&lab.net, peer).unwrap_or_else(|| panic!("{what}: {peer} runs on"));
+            let start = "three candidates must compute together, and of peer-0, peer-1, peer-2 no three can";
+            assert!(text.starts_with(start) && text.contains("breaks the rules"), "{what}: {text}");
+            assert!(text.contains("peer-1 or peer-2") || text.contains("peer-0 or peer-1"), "{what}: {text}");
+            assert!(at <= failed.plus_ms(1000), "{what}: {peer} ends at {at:?}, the view at {failed:?}");
+        }
+        let marks = marks(&lab.net);
+        assert!(marks.iter().all(|pair| pair.contains(&liar)), "{what}: {marks:?}");
+    }
+}
+
+#[test]
+fn a_fourth_candidate_replaces_one_of_two_that_no_longer_compute_together() {
+    let names = ["peer-0", "peer-1", "peer-2", "peer-3"].map(String::from);
+    let (liar, mut done) = (Peer(1), false);
+    let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 3, XclpSpec { compute: names.into(), ..spec() });
+    lab.net.liars.insert(liar);
+    lab.net.rewrite = Some(Box::new(move |from, to, message| {
+        let Message::Exchange { sum, content } = message else { return None };
+        let (mut body, data) = talk::read(content.clone()).ok()?;
+        let mut data = data.to_vec();
+        if (from, to) != (liar, Peer(2)) || done || !WAYS[2].1(&mut body, &mut data) {
+            return None;
+        }
+        done = true;
+        Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
+    }));
+    lab.net.run(120_000);
+    assert_eq!(lab.holds().len(), 4, "{:?}", lab.net.events);
+    let marks = marks(&lab.net);
+    assert!(!marks.is_empty() && marks.iter().all(|mark| mark.contains(&liar)), "{marks:?}");
+    let (trio, _) = lab.computed(&histories(&lab.net)[&Peer(0)]);
+    assert!(!marks[0].iter().all(|peer| trio.contains(peer)), "{marks:?} in {trio:?}");
+}
+
+#[test]
+fn no_view_begins_over_candidates_of_whom_no_three_compute_together() {
+    let names = ["peer-0", "peer-1", "peer-2", "peer-3"].map(String::from);
+    let (liar, lost, mut done) = (Peer(1), Peer(3), false);
+    let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 4, XclpSpec { compute: names.into(), ..spec() });
+    lab.net.liars.insert(liar);
+    lab.net.rewrite = Some(Box::new(move |from, to, message| {
+        let Message::Exchange { sum, content } = message else { return None };
+        let (mut body, data) = talk::read(content.clone()).ok()?;
+        let mut data = data.to_vec();
+        if (from, to) != (liar, Peer(2)) || done || !WAYS[2].1(&mut body, &mut data) {
+            return None;
+        }
+        done = true;
+        Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
+    }));
+    // One candidate is counted, and crashes when it begins. It might come back.
+    let begun = Arc::new(Mutex::new(false));
+    let seen = begun.clone();
+    lab.net.hold = Some(Box::new(move |from, _, message| {
+        *seen.lock().unwrap() |= from == lost && matches!(message, Message::Exchange { .. });
+        false
+    }));
+    lab.net.run_unchecked(60_000, |_| *begun.lock().unwrap());
+    lab.net.hold = None;
+    let now = lab.net.now_ms();
+    lab.net.at_ms(now, Fault::Crash(lost));
+    lab.net.run_unchecked(now + 120_000, |_| false);
+    let of_the_pair = |event: &Event| matches!(event, Event::ViewFailed(_, _, Reason::Disagreement, Some(_)));
+    let (failed, ..) = lab.net.events.iter().find(|(.., event)| of_the_pair(event)).expect("named");
+    let later = |(at, _, event): &&(_, Peer, Event)| at > failed && matches!(event, Event::ViewBegan(..));
+    assert_eq!(lab.net.events.iter().filter(later).count(), 0, "{:?}", lab.net.events);
+    let mut ends: Vec<_> = [0, 1, 2, 4].map(Peer).iter().filter_map(|&peer| ended(&lab.net, peer)).collect();
+    ends.sort_by_key(|(at, _)| *at);
+    assert_eq!(ends.len(), 4, "{ends:?}");
+    let (first, text) = &ends[0];
+    assert!(text.contains("three candidates must compute together"), "{text}");
+    assert!(*first >= failed.plus_ms(19_000), "they wait for the fourth candidate");
+}
