@@ -259,7 +259,7 @@ fn stats(runs: u32) {
             );
         }
     }
-    // Marks of equal rows, where all distances tie: places that each row marks, and those that two rows share.
+    // Marks of equal rows, where all distances tie: places that a row marks, and those that two rows share.
     let owners = vec![18usize, 19];
     let w = world("equal", &owners, bits, classes, 5);
     let plan = Plan::new(

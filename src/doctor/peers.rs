@@ -277,9 +277,9 @@ impl Other {
                 Finding::new(missing, "version", text).advise("install the same flyswarm on both")
             } else {
                 let text = format!("closes the connection at {at} when it sees this machine's id: {why}");
-                let advice = "the other peer's session file may have another peer id for this machine, or its program \
-                              is another version: compare the id that `flyswarm id` prints here with both session files, \
-                              and `flyswarm --version` on both machines";
+                let advice = "the other peer's session file may have another peer id for this machine, or its \
+                              program is another version: compare the id that `flyswarm id` prints here with \
+                              both session files, and `flyswarm --version` on both machines";
                 Finding::new(missing, "roster", text).advise(advice)
             });
         }

@@ -154,7 +154,8 @@ struct Reader<'a> {
 type Wrong = (Option<usize>, DataError);
 
 impl Reader<'_> {
-    /// Parses the numbers on all threads, then adds the labels in the order of the rows. Returns the error that comes first in the file.
+    /// Parses the numbers on all threads, then adds the labels in the order of the rows. Returns the error
+    /// that comes first in the file.
     fn push(&self, rows: &[Row], values: &mut Vec<f32>, labels: &mut Labels) -> Result<(), DataError> {
         let features = self.columns.features;
         let start = values.len();

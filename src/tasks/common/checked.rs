@@ -190,7 +190,7 @@ impl Check {
         self.out.check(&self.session, || self.candidates(history), members)
     }
 
-    /// Checks the exchange in slot `at`, or an opening of `words` words after it.
+    /// Checks the result of the exchange in slot `at`, or of an opening of `words` words in a later slot.
     pub(crate) fn check(&self, at: u32, slot: u32, words: usize, history: &History) -> Result<(), String> {
         match slot == at {
             true => self.trio(at, history).map(drop),

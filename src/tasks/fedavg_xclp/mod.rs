@@ -63,7 +63,7 @@ struct FedavgXclp {
     secret: Zeroizing<[u8; 32]>,
     /// Candidates that no longer compute together, in any propagation.
     out: Excluded,
-    /// This peer's part in each propagation, once it has its points.
+    /// This peer's task in each propagation. It is set when the points have been computed.
     propagations: Vec<OnceLock<Xclp>>,
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct Compute {
     copies: BTreeMap<Peer, [[u8; 32]; 3]>,
     incoming: BTreeMap<Peer, Incoming>,
     inputs: BTreeMap<Peer, Zeroizing<Vec<u8>>>,
-    /// For a party: the digest of the commitments that came with the inputs.
+    /// For a computing member: the digest of the commitments of all owners.
     digest: [u8; 32],
     /// Parts of vectors that came before the computing members were known, or before the program was running.
     early: Vec<(Peer, What, bool, Bytes)>,
@@ -429,8 +429,8 @@ impl Compute {
         step.output(Output::Failed(reason, peer));
     }
 
-    /// If this peer is a computing party and loses another one while it computes, it computes no more with
-    /// that party.
+    /// If this peer loses another computing member while both compute, it no longer computes with that
+    /// member.
     fn lost(&self, peer: Option<Peer>, reason: Reason) {
         let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.me(); 3]);
         if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.me()) {

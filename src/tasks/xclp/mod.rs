@@ -220,7 +220,7 @@ impl Plan {
         Ok(View { owners, plan: plan.map_err(|refusal| refusal.to_string())? })
     }
 
-    /// Returns the parties that computed, by the vector of `computed`.
+    /// Returns the three members that computed, from the vector of `computed`.
     fn trio(&self, history: &History) -> Result<[Peer; 3], String> {
         let words = history.vector(self.computed()).map_or(&[][..], |bytes| bytes.as_chunks::<4>().0);
         let numbers = words.iter().step_by(WORDS).map(|&word| u32::from_le_bytes(word));

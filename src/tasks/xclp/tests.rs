@@ -374,8 +374,8 @@ fn two_parties_of_whom_one_was_lost_to_the_other_never_compute_together_again() 
     let outs = outs();
     outs[1].note(Peer(1), Peer(0), Reason::Lost);
     assert_eq!(trio(&outs), [3, 1, 4].map(Peer));
-    // Two candidates keep the same one apart: it goes. The list of an owner that is not a candidate does not
-    // count.
+    // If two candidates keep the same one apart, that one does not compute. The list of an owner that is not
+    // a candidate is ignored.
     outs[3].note(Peer(3), Peer(1), Reason::Lost);
     outs[0].note(Peer(0), Peer(1), Reason::Lost);
     outs[2].note(Peer(2), Peer(4), Reason::Lost);

@@ -16,10 +16,11 @@ use super::galois::{self, DEGREE};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Factors of statements with one prover, as one party knows them: for each statement, the sum over all
-/// pairs of a factor of `a` and one of `b` equals a sum of two words. The party before the prover knows `a`
-/// and one of the words, the party after it knows `b` and the other, the prover knows both factors.
+/// pairs of a factor of `a` and one of `b` equals a sum of two words. The party before the prover knows
+/// `a` and one of the words, the party after the prover knows `b` and the other word, and the prover
+/// knows both factors.
 ///
-/// They are wiped when they are dropped, a factor with the last statement that has it.
+/// The words are wiped when they are dropped. A shared factor is wiped with the last statement that uses it.
 #[derive(Clone, Default)]
 pub struct Terms<T: Zeroize> {
     /// Number of statements.

@@ -14,13 +14,14 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 /// Shares that the log keeps until a proof has used them. Then they are wiped.
 pub type Kept<T> = Arc<Zeroizing<Shared<T>>>;
 
-/// Function that returns the coins of words at the places where they were before a permutation.
+/// Function that returns the coins of words at the places that the words had before a permutation.
 pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
 
 /// Function that draws the words of a mask again.
 pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
 
-/// One hop of a shuffle, as one party knows it: x are its shares before it, y those after it.
+/// One hop of a shuffle, as one party knows it: x are the party's shares before the hop, y those after
+/// the hop.
 pub enum Hop<T: Ring> {
     /// Role k of the hop's key.
     First {
