@@ -86,7 +86,7 @@ pub struct Lab {
     pub rewrite: Option<Rewrite>,
     /// Events that nodes reported.
     pub events: Vec<(Time, Peer, Event)>,
-    /// Places of the events with which peers end, and the last view that began. Tests ask for them at each step.
+    /// Places of the events with which peers end, and the last view that began. Tests ask for them often.
     ends: Vec<usize>,
     view: Option<Ballot>,
     /// Blames: the accusing peer, the accused peer and the fault.
