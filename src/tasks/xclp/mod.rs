@@ -510,8 +510,7 @@ impl Task for Xclp {
     }
 
     fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
-        let plan = self.plan();
-        self.words(&plan.get(slot as usize).ok_or("no such slot")?.name)
+        self.words(&super::aggregate_of(self, slot)?.name)
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {
