@@ -19,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from liars import BESIDE, Failed, ports
+from broken import finish
+from liars import BESIDE, Failed, over, ports
 
 NAMES = ["north", "south", "east", "west"]
 CHEATER, VICTIM = "south", "east"
@@ -82,10 +82,7 @@ def run(flyswarm: str, conform: str, way: str, folder: Path) -> str:
             with (folder / f"{name}.out").open("wb") as out, (folder / f"{name}.log").open("wb") as log:
                 runs[name] = subprocess.Popen(words, cwd=folder, stdout=out, stderr=log)
         honest = {name: process for name, process in runs.items() if name != CHEATER}
-        while any(process.poll() is None for process in honest.values()):
-            if time.monotonic() - began > LONGEST:
-                break
-            time.sleep(0.1)
+        over(honest, began + LONGEST)
     finally:
         for process in runs.values():
             process.kill()
@@ -135,12 +132,7 @@ def main() -> None:
             except (Failed, OSError, subprocess.CalledProcessError) as error:
                 return False, f"MISSED  {way}  {WAYS[way]}: {error}"
 
-    with ThreadPoolExecutor(BESIDE) as pool:
-        results = []
-        for caught, line in pool.map(check, ways):
-            print(line, flush=True)
-            results.append(caught)
-    sys.exit(0 if all(results) else 1)
+    finish(BESIDE, check, ways)
 
 
 if __name__ == "__main__":
