@@ -93,6 +93,11 @@ pub(crate) fn end_programs() {
     fedavg::subprocess::end_all();
 }
 
+/// Returns the aggregate of a slot.
+fn aggregate_of(task: &dyn Task, slot: u32) -> Result<Aggregate, String> {
+    task.plan().into_iter().nth(slot as usize).ok_or_else(|| "no such slot".to_owned())
+}
+
 /// A built-in task, before a peer has its rows.
 pub struct BuiltIn {
     /// Aggregates of the session in order. The first is [`Aggregate::coin`].
@@ -109,6 +114,15 @@ pub struct BuiltIn {
     pub own: OwnSlots,
     /// Function that makes the task of one peer.
     pub build: Build,
+}
+
+impl BuiltIn {
+    /// Returns a task whose rows need no labels and whose result is a file of tables. Its plan has no slots
+    /// of protections.
+    fn of_tables(plan: Vec<Aggregate>, result: &'static str, extension: &'static str, build: Build) -> Self {
+        let (own, labels) = (OwnSlots::default(), Labels::None);
+        Self { plan, result, extension, labels, witnesses: true, own, build }
+    }
 }
 
 /// The task of a session with its protections.

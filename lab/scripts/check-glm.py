@@ -177,24 +177,16 @@ def speed(program: pathlib.Path, n: int, p: int) -> None:
     print(f"statsmodels: {cpu:.1f} s of CPU, {time.monotonic() - begun:.1f} s")
 
 
-TABLE = """[table]
-[[table.column]]
-name = "arm"
-kind = "category"
-levels = ["a", "b", "c"]
-[[table.column]]
-name = "age"
-kind = "number"
-[[table.column]]
-name = "bmi"
-kind = "number"
-fill = 25.0
-indicator = true
-[[table.column]]
-name = "died"
-kind = "category"
-levels = ["no", "yes"]
-[glm]
+def column(name: str, kind: str, *lines: str) -> str:
+    return "\n".join(["[[table.column]]", f'name = "{name}"', f'kind = "{kind}"', *lines, ""])
+
+
+TABLE = "[table]\n" + "".join([
+    column("arm", "category", 'levels = ["a", "b", "c"]'),
+    column("age", "number"),
+    column("bmi", "number", 'fill = 25.0', 'indicator = true'),
+    column("died", "category", 'levels = ["no", "yes"]'),
+]) + """[glm]
 family = "logistic"
 outcome = "died"
 terms = ["arm", "age", "bmi", "arm:age"]

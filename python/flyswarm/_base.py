@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 
 from flyswarm._events import SessionWarning
 from flyswarm._files import table
-from flyswarm._flyswarm import LearntRows
+from flyswarm._flyswarm import Layers, LearntRows, Model
 from flyswarm._labels import codes_of
 from flyswarm._rows import each, seed_bytes
 
@@ -175,16 +175,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Restores the attributes that a pickle does not contain."""
 
 
-class Made(Protocol):
-    """The result of a session: a model or a network."""
-
-    @property
-    def described(self) -> bool: ...
-    @property
-    def classes(self) -> list[str]: ...
-    @property
-    def columns(self) -> list[str]: ...
-    def prepare(self, file: bytes) -> NDArray[np.float32]: ...
+# The result of a session: a model or a network.
+Made: TypeAlias = Model | Layers
 
 
 class SessionClassifier(Classifier):

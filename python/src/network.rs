@@ -16,8 +16,10 @@ use crate::model::{Table, prepared};
 use crate::session::{failed, label_column};
 
 /// Features, class indices and group indices of rows.
-type Labelled<'py> =
-    (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<u16>>, Option<Bound<'py, PyArray1<u32>>>);
+type Labelled<'py> = (Numbers<'py>, Bound<'py, PyArray1<u16>>, Option<Bound<'py, PyArray1<u32>>>);
+
+/// Numbers in rows.
+type Numbers<'py> = Bound<'py, PyArray2<f32>>;
 
 /// Lists the tensors of a safetensors file for a session, as JSON, and returns its digest.
 #[pyfunction]
@@ -89,21 +91,13 @@ impl Layers {
     }
 
     /// Returns scores (logits), rows x classes. The class with the highest score is the prediction.
-    fn scores<'py>(
-        &self,
-        py: Python<'py>,
-        x: PyReadonlyArray2<'_, f32>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    fn scores<'py>(&self, py: Python<'py>, x: PyReadonlyArray2<'_, f32>) -> PyResult<Numbers<'py>> {
         let rows: ArrayView2<'_, f32> = x.as_array();
         Ok(py.detach(|| self.0.scores(rows)).map_err(value)?.into_pyarray(py))
     }
 
     /// Returns the values before the last layer, rows x units; for logistic regression the scaled rows.
-    fn represent<'py>(
-        &self,
-        py: Python<'py>,
-        x: PyReadonlyArray2<'_, f32>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    fn represent<'py>(&self, py: Python<'py>, x: PyReadonlyArray2<'_, f32>) -> PyResult<Numbers<'py>> {
         let rows: ArrayView2<'_, f32> = x.as_array();
         Ok(py.detach(|| self.0.represent(rows)).map_err(value)?.0.into_pyarray(py))
     }

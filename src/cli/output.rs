@@ -4,8 +4,18 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use clap::Args;
+
 use super::Failure;
 use crate::files;
+
+/// The option to replace the output file.
+#[derive(Debug, Args)]
+pub(super) struct Overwrite {
+    /// Overwrite the file if it exists
+    #[arg(long, requires = "out")]
+    pub(super) force: bool,
+}
 
 /// Checks that a path can be written to; call it before long work.
 ///

@@ -66,9 +66,8 @@ pub(super) struct Tune {
     /// Write the best settings to FILE, as lines of a session file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Overwrite the file if it exists
-    #[arg(long, requires = "out")]
-    force: bool,
+    #[command(flatten)]
+    overwrite: output::Overwrite,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -110,7 +109,7 @@ impl Tune {
         if self.label == LabelColumn::None {
             return Err(Failure::Input("--label none: expected a column of labels to learn".into()));
         }
-        self.out.iter().try_for_each(|path| output::check(path, self.force))?;
+        self.out.iter().try_for_each(|path| output::check(path, self.overwrite.force))?;
         let group = self.group.as_deref();
         let expected = Expected { group, ..self.reading.expected(&self.label) };
         let data = load_whole(&self.data, self.columns_from.as_deref(), &expected)?;
@@ -142,7 +141,7 @@ impl Tune {
         };
         let lines = crate::tasks::tune::text::session_lines(first.candidate, first.readout);
         if let Some(path) = &self.out {
-            output::write(path, lines.as_bytes(), self.force)?;
+            output::write(path, lines.as_bytes(), self.overwrite.force)?;
         }
         let text = if self.json {
             self.json_text(&data, &ranked, &baselines)

@@ -14,6 +14,18 @@ const MOST: usize = 40;
 /// it.
 pub(super) const DEPTH: f64 = 45.0;
 
+/// Makes a table of this class in a frame that can be scrolled sideways.
+fn wide(class: &str, caption: &str, rows: &Markup) -> Markup {
+    html! {
+        div.wide role="region" tabindex="0" aria-label=(caption) {
+            table class=(class) {
+                caption { span { (caption) } }
+                (rows)
+            }
+        }
+    }
+}
+
 /// Makes a table with the recall of each class. For each way to predict, the table has a picture and the
 /// number.
 pub(super) fn recall(ways: &[(&str, &Figures)]) -> Markup {
@@ -31,33 +43,29 @@ pub(super) fn recall(ways: &[(&str, &Figures)]) -> Markup {
             }
         }
     };
-    html! {
-        div.wide role="region" tabindex="0" aria-label=(caption) {
-            table.recall {
-                caption { span { (caption) } }
-                thead {
-                    tr {
-                        th scope="col" { (head) }
-                        th scope="col" { "recall" }
-                        th scope="col" { span.axis { span { "0\u{a0}%" } span { "50\u{a0}%" } span { "100\u{a0}%" } } }
+    let rows = html! {
+        thead {
+            tr {
+                th scope="col" { (head) }
+                th scope="col" { "recall" }
+                th scope="col" { span.axis { span { "0\u{a0}%" } span { "50\u{a0}%" } span { "100\u{a0}%" } } }
+            }
+        }
+        @for (at, class) in first.per_class.iter().enumerate() {
+            @let rows = html! { small { (class.rows) @if class.rows == 1 { " row" } @else { " rows" } } };
+            tbody {
+                @if several {
+                    tr { th.class scope="rowgroup" colspan="3" { (class.class) " " (rows) } }
+                    @for (k, (name, _)) in ways.iter().enumerate() {
+                        (row(k, at, html! { i class={ "s" (k) } {} (name) }, &format!("{} by {name}", class.class)))
                     }
-                }
-                @for (at, class) in first.per_class.iter().enumerate() {
-                    @let rows = html! { small { (class.rows) @if class.rows == 1 { " row" } @else { " rows" } } };
-                    tbody {
-                        @if several {
-                            tr { th.class scope="rowgroup" colspan="3" { (class.class) " " (rows) } }
-                            @for (k, (name, _)) in ways.iter().enumerate() {
-                                (row(k, at, html! { i class={ "s" (k) } {} (name) }, &format!("{} by {name}", class.class)))
-                            }
-                        } @else {
-                            (row(0, at, html! { (class.class) " " (rows) }, &class.class))
-                        }
-                    }
+                } @else {
+                    (row(0, at, html! { (class.class) " " (rows) }, &class.class))
                 }
             }
         }
-    }
+    };
+    wide("recall", caption, &rows)
 }
 
 /// Draws a share with its interval on a line from 0 to 100 %.
@@ -145,29 +153,25 @@ pub(super) fn confusion(figures: &Figures) -> Markup {
         let style = format!("background:color-mix(in srgb, var({colour}) {depth}%, transparent)");
         html! { td.right[right] style=(style) title={ (word) ": " (whole(share)) } { (rows) } }
     };
-    html! {
-        div.wide role="region" tabindex="0" aria-label=(caption) {
-            table.confusion {
-                caption { span { (caption) } }
-                thead {
-                    tr {
-                        th scope="col" { "true \\ predicted" }
-                        @for each in &figures.per_class { th scope="col" { (each.class) } }
-                    }
-                }
-                tbody {
-                    @for (at, (each, row)) in figures.per_class.iter().zip(&figures.confusion).enumerate() {
-                        tr {
-                            th scope="row" { (each.class) }
-                            @for (predicted, &rows) in row.iter().enumerate() {
-                                (cell(at == predicted, rows, each.rows))
-                            }
-                        }
+    let rows = html! {
+        thead {
+            tr {
+                th scope="col" { "true \\ predicted" }
+                @for each in &figures.per_class { th scope="col" { (each.class) } }
+            }
+        }
+        tbody {
+            @for (at, (each, row)) in figures.per_class.iter().zip(&figures.confusion).enumerate() {
+                tr {
+                    th scope="row" { (each.class) }
+                    @for (predicted, &rows) in row.iter().enumerate() {
+                        (cell(at == predicted, rows, each.rows))
                     }
                 }
             }
         }
-    }
+    };
+    wide("confusion", caption, &rows)
 }
 
 /// Draws the observed frequency against the predicted probability.

@@ -393,6 +393,16 @@ def try_flaw(program: str, name: str) -> tuple[bool, str]:
     return word == "caught", f"{word}  {name}  {flaw.case}  {said}"
 
 
+def finish(beside: int, attempt: Callable[[str], tuple[bool, str]], names: list[str]) -> None:
+    """Makes each attempt, prints its line, and ends the program: with code 1 if one was not good."""
+    with ThreadPoolExecutor(beside) as pool:
+        good = True
+        for one, line in pool.map(attempt, names):
+            print(line, flush=True)
+            good &= one
+    sys.exit(0 if good else 1)
+
+
 def main() -> None:
     if sys.argv[1:] == ["--list"]:
         for name, flaw in FLAWS.items():
@@ -403,12 +413,7 @@ def main() -> None:
             print(f"{name}  {tried}  NOT CAUGHT: {why}")
     elif len(sys.argv) > 2 and sys.argv[1] == "--check":
         names = sys.argv[3:] or [name for name in FLAWS if name not in UNCAUGHT]
-        with ThreadPoolExecutor(BESIDE) as pool:
-            good = True
-            for caught, line in pool.map(lambda name: try_often(sys.argv[2], name), names):
-                print(line, flush=True)
-                good &= caught
-        sys.exit(0 if good else 1)
+        finish(BESIDE, lambda name: try_often(sys.argv[2], name), names)
     elif len(sys.argv) > 1 and sys.argv[1] in FLAWS:
         FLAWS[sys.argv.pop(1)].patch()
         peer.main()

@@ -19,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from liars import BESIDE, Failed, ports
+from broken import finish
+from liars import BESIDE, Failed, over, ports
 
 NAMES = ["north", "south", "east", "west"]
 CHEATER, VICTIM = "south", "east"
@@ -141,12 +141,7 @@ def main() -> None:
             except (Failed, OSError, subprocess.CalledProcessError) as error:
                 return False, f"MISSED  {way}  {WAYS[way]}: {error}"
 
-    with ThreadPoolExecutor(BESIDE) as pool:
-        results = []
-        for caught, line in pool.map(check, ways):
-            print(line, flush=True)
-            results.append(caught)
-    sys.exit(0 if all(results) else 1)
+    finish(BESIDE, check, ways)
 
 
 if __name__ == "__main__":

@@ -20,13 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import machine
 import view
-from broken import instead
+from broken import finish, instead
 from primitives.encoding import Ballot, Content, Failure, Message, Reason, Report, SumId, ViewMessage
 from primitives.session import parse_session
 
@@ -263,15 +262,22 @@ def run(flyswarm: str, name: str, folder: Path) -> str:
             with (folder / f"{who}.log").open("wb") as log:
                 runs[who] = subprocess.Popen(words, cwd=folder, stdout=log, stderr=log)
         honest = {who: process for who, process in runs.items() if who != liar}
-        while any(process.poll() is None for process in honest.values()):
-            if time.monotonic() - began > LIMIT:
-                raise Failed(f"not over after {LIMIT} s")
-            time.sleep(0.1)
+        if not over(honest, began + LIMIT):
+            raise Failed(f"not over after {LIMIT} s")
     finally:
         for process in runs.values():
             process.kill()
             process.wait()
     return judge(folder, liar, honest) + f", {time.monotonic() - began:.0f} s"
+
+
+def over(runs: dict[str, subprocess.Popen[bytes]], until: float) -> bool:
+    """Waits for the end of all processes. Returns False if one still runs at the time `until`."""
+    while any(process.poll() is None for process in runs.values()):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def judge(folder: Path, liar: str, honest: dict[str, Any]) -> str:
@@ -308,12 +314,8 @@ def main() -> None:
         for name, lie in LIES.items():
             print(f"{name}  {lie.what}")
     elif len(sys.argv) > 2 and sys.argv[1] == "--check":
-        flyswarm, names, good = os.path.abspath(sys.argv[2]), sys.argv[3:] or list(LIES), True
-        with ThreadPoolExecutor(BESIDE) as pool:
-            for harmless, line in pool.map(lambda name: check(flyswarm, name), names):
-                print(line, flush=True)
-                good &= harmless
-        sys.exit(0 if good else 1)
+        flyswarm, names = os.path.abspath(sys.argv[2]), sys.argv[3:] or list(LIES)
+        finish(BESIDE, lambda name: check(flyswarm, name), names)
     elif len(sys.argv) > 1 and sys.argv[1] in LIES:
         LIES[sys.argv.pop(1)].patch()
         peer.main()

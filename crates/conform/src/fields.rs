@@ -87,6 +87,9 @@ impl Walk {
     }
 }
 
+/// Result of opening a list or a struct.
+type Open<'a> = Result<Parts<'a>, Error>;
+
 /// A list, or an item with several parts.
 struct Parts<'a> {
     walk: &'a mut Walk,
@@ -212,29 +215,23 @@ impl<'a> Serializer for &'a mut Walk {
         Ok(())
     }
 
-    fn serialize_seq(self, length: Option<usize>) -> Result<Parts<'a>, Error> {
+    fn serialize_seq(self, length: Option<usize>) -> Open<'a> {
         let length = length.unwrap_or_default();
         self.integer(length as u64, format!("{length} entries"));
         let path = self.path.len();
         Ok(Parts::new(self, path, true))
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Parts<'a>, Error> {
+    fn serialize_tuple(self, _: usize) -> Open<'a> {
         let path = self.path.len();
         Ok(Parts::new(self, path, false))
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<Parts<'a>, Error> {
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Open<'a> {
         self.serialize_tuple(length)
     }
 
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        index: u32,
-        name: &'static str,
-        _: usize,
-    ) -> Result<Parts<'a>, Error> {
+    fn serialize_tuple_variant(self, _: &'static str, index: u32, name: &'static str, _: usize) -> Open<'a> {
         let path = self.variant(index, name);
         Ok(Parts::new(self, path, false))
     }
@@ -243,17 +240,11 @@ impl<'a> Serializer for &'a mut Walk {
         unreachable!("BUG: the protocol has no maps")
     }
 
-    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Parts<'a>, Error> {
+    fn serialize_struct(self, _: &'static str, length: usize) -> Open<'a> {
         self.serialize_tuple(length)
     }
 
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        index: u32,
-        name: &'static str,
-        _: usize,
-    ) -> Result<Parts<'a>, Error> {
+    fn serialize_struct_variant(self, _: &'static str, index: u32, name: &'static str, _: usize) -> Open<'a> {
         let path = self.variant(index, name);
         Ok(Parts::new(self, path, false))
     }

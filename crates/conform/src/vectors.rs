@@ -7,6 +7,30 @@
 //! `FLYSWARM_WRITE_VECTORS=1 cargo test --locked -p flyswarm-conform vectors::` rewrites them. This
 //! explicitly approves a new format, and so a new protocol version.
 
+/// First lines of a session of this task, with the features and classes if they are given.
+macro_rules! head {
+    ($task:literal) => {
+        concat!("name = \"vectors\"\ntask = \"", $task, "\"\n[data]\n")
+    };
+    ($task:literal, $features:literal, $classes:literal) => {
+        concat!(head!($task), "features = ", $features, "\nclasses = [", $classes, "]\n")
+    };
+}
+
+/// A column of a table: its name, its kind, and its other lines.
+macro_rules! column {
+    ($name:literal, $kind:literal $(, $line:literal)*) => {
+        concat!("[[table.column]]\nname = \"", $name, "\"\nkind = \"", $kind, "\"\n" $(, $line, "\n")*)
+    };
+}
+
+/// The section of the task `flynn` in the sessions of this folder.
+macro_rules! flynn {
+    () => {
+        "[flynn]\nm = 16\ns = 2\nrho = 3\ngamma = 0.5\n"
+    };
+}
+
 mod answers;
 mod bad;
 mod faults;

@@ -11,6 +11,7 @@
 //! Source: Ram & Sinha, *Federated Nearest Neighbor Classification with a Colony of Fruit-Flies*, section 2.
 
 use flyswarm_data::{MAX_CLASSES, MAX_FEATURES};
+use pulp::Arch;
 
 pub mod distribution;
 pub mod flyhash;
@@ -24,6 +25,20 @@ use flyswarm_data::scaling::Scaling;
 pub const MAX_COUNTS: usize = 1 << 28;
 /// Largest number of entries of the lifting matrix, m x s: 2^30, which is 4 GiB.
 pub const MAX_ENTRIES: usize = 1 << 30;
+
+/// Returns all instruction sets of this machine, the simplest first.
+#[must_use]
+pub fn machines() -> Vec<Arch> {
+    let mut all = vec![Arch::Scalar];
+    #[cfg(target_arch = "x86_64")]
+    {
+        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        all.extend(pulp::x86::V4::try_new().map(Arch::V4));
+    }
+    #[cfg(target_arch = "aarch64")]
+    all.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
+    all
+}
 
 /// Parameters of a sketch, as written in a session file. [`Parameters::check`] turns them into a
 /// [`Sketch`].

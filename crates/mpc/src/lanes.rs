@@ -1,6 +1,7 @@
 //! Sums of products mod 2^16 and 2^64 with the machine's vector instructions. They are written out for
 //! AVX2 and AVX-512, because the compiler would multiply 64-bit words one by one.
 
+pub use flyswarm_learn::sketch::machines;
 use pulp::{Arch, NullaryFnOnce};
 
 /// Operations that multiply and add many words of type `W` at once.
@@ -308,17 +309,3 @@ macro_rules! words {
 }
 
 words!(u16, u64);
-
-/// Returns all instruction sets of this machine, the simplest first.
-#[must_use]
-pub fn machines() -> Vec<Arch> {
-    let mut all = vec![Arch::Scalar];
-    #[cfg(target_arch = "x86_64")]
-    {
-        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
-        all.extend(pulp::x86::V4::try_new().map(Arch::V4));
-    }
-    #[cfg(target_arch = "aarch64")]
-    all.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
-    all
-}

@@ -94,12 +94,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Machine for Node {
-    type Message = Message;
-    type Timer = Timer;
-    type Job = Job;
-    type Done = Done;
-    type Record = Record;
-    type Output = Event;
+    crate::protocol::machine_types!(Message, Timer, Job => Done, Record, Event);
 
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
         if self.lifecycle == Lifecycle::Stopped {

@@ -117,6 +117,19 @@ pub trait Machine {
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self>;
 }
 
+/// Declares the types of a [`Machine`] in their order.
+macro_rules! machine_types {
+    ($message:ty, $timer:ty, $job:ty => $done:ty, $record:ty, $output:ty) => {
+        type Message = $message;
+        type Timer = $timer;
+        type Job = $job;
+        type Done = $done;
+        type Record = $record;
+        type Output = $output;
+    };
+}
+pub(crate) use machine_types;
+
 /// Input of a machine.
 #[derive(Debug)]
 pub enum Input<M: Machine + ?Sized> {

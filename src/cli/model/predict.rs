@@ -44,9 +44,8 @@ pub(in crate::cli) struct Predict {
     /// Write the classes to FILE instead of standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Overwrite the file if it exists
-    #[arg(long, requires = "out")]
-    force: bool,
+    #[command(flatten)]
+    overwrite: output::Overwrite,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -69,7 +68,7 @@ struct Said<'a> {
 
 impl Predict {
     pub(in crate::cli) fn run(mut self, out: &mut dyn Write) -> Result<(), Failure> {
-        self.out.iter().try_for_each(|path| output::check(path, self.force))?;
+        self.out.iter().try_for_each(|path| output::check(path, self.overwrite.force))?;
         let network = Network::load(&self.model.model)?;
         if network.is_some() && self.model.large {
             return Err(Failure::Input("--large: not with a network, which has no lifting matrix".into()));
@@ -95,7 +94,7 @@ impl Predict {
         };
         wrote.map_err(|error| Failure::Environment(error.to_string()))?;
         match &self.out {
-            Some(path) => output::write(path, &bytes, self.force),
+            Some(path) => output::write(path, &bytes, self.overwrite.force),
             None => written(out.write_all(&bytes).and_then(|()| out.flush()), "standard output"),
         }
     }

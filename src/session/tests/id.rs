@@ -126,21 +126,14 @@ fn a_place_in_a_series_is_two_fields_more() {
     assert_eq!(after[5..], before[3..]);
     assert_ne!(plain.id(), next.id());
     let parent = plain.id().to_string();
+    let created = "created = 2001-09-09T01:46:40Z";
     for (from, to, expected) in [
         ("number = 2", "number = 1", "series.number is 1, must be 2 to 1000000"),
         (&*parent, "00", "series.parent is \"00\", must be 64 digits 0 to 9 and a to f"),
         ("run_id = \"0707", "run_id = \"07", "must be 32 digits 0 to 9 and a to f"),
         ("run_id = \"0707", "run_id = \"0A07", "must be 32 digits 0 to 9 and a to f"),
-        (
-            "created = 2001-09-09T01:46:40Z",
-            "created = 2001-09-09T01:46:40+01:00",
-            "created is 2001-09-09T01:46:40+01:00",
-        ),
-        (
-            "created = 2001-09-09T01:46:40Z",
-            "created = 2001-09-09",
-            "must be a time such as 2026-11-22T16:05:06Z",
-        ),
+        (created, "created = 2001-09-09T01:46:40+01:00", "created is 2001-09-09T01:46:40+01:00"),
+        (created, "created = 2001-09-09", "must be a time such as 2026-11-22T16:05:06Z"),
         ("created = 2001-09-09T01:46:40Z\n", "", "missing field `created`"),
     ] {
         let text = next.to_toml();

@@ -247,21 +247,10 @@ impl Check {
         let fresh = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(seat.sum);
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let (rule, words, salt) = (self.rule.clone(), self.words.0.clone(), self.salt.clone());
-        let setup = Setup {
-            ctx: seat.ctx,
-            sum: seat.sum,
-            owners: seat.members.iter().map(|&peer| (peer, 1)).collect(),
-            candidates,
-            members: seat.members,
-            computation: Computation::Cells(Cells { rule, words, salt }),
-            proves: self.proves,
-            keys: seat.keys,
-            seed: Zeroizing::new(seat.seed),
-            out: self.out.clone(),
-            seen: Arc::clone(&self.seen),
-            patience_ms: seat.patience_ms,
-            longest_ms: seat.longest_ms,
-        };
+        let owners = seat.members.iter().map(|&peer| (peer, 1)).collect();
+        let computation = Computation::Cells(Cells { rule, words, salt });
+        let known = (&self.out, &self.seen);
+        let setup = Setup::of(seat, owners, candidates, computation, self.proves, known);
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 

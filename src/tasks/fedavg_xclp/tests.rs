@@ -9,27 +9,13 @@ use crate::tasks::built_in;
 
 const PEERS: u16 = 4;
 
-const HEAD: &str = r#"name = "tests"
+const HEAD: &str = concat!(
+    r#"name = "tests"
 run_id = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 created = 2026-11-22T16:05:06Z
-task = "fedavg-xclp"
-[data]
-features = 3
-classes = ["cat", "dog", "owl"]
-check_columns = false
-[fedavg]
-rounds = 4
-rate = 1e-300
-[xclp]
-bits = 64
-k = 3
-few_rows = true
-[pseudo_labels]
-after = 1
-refresh = 2
-[privacy]
-min_contributors = 1
-"#;
+"#,
+    include_str!("tests.toml")
+);
 
 fn toml(head: &str, peers: usize) -> String {
     let key = |i: usize| crate::Identity::from_seed([i as u8; 32]).public();

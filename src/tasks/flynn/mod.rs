@@ -400,8 +400,7 @@ impl Task for Flynn {
         if let Some(selection) = self.before(slot) {
             return selection.contribution(slot, history);
         }
-        let plan = self.plan();
-        let aggregate = plan.get(slot as usize).ok_or("no such slot")?;
+        let aggregate = super::aggregate_of(self, slot)?;
         let vector = self.takes_part(history.vectors()).and_then(|takes_part| match takes_part {
             true => self.vector(&aggregate.name, history.vectors()),
             false => Ok(vec![0; aggregate.len()].into()),

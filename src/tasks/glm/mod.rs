@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use spec::GlmSpec;
 
 use super::common::tables;
-use super::{BuiltIn, Contents, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption};
+use super::{Build, BuiltIn, Contents, NewFile, ResultFile, Shared, TaskKind, TaskOption};
 use crate::session::{Section, Session, SessionError};
 use design::Design;
 use result::{FORMAT, File};
@@ -89,17 +89,10 @@ fn built_in(session: &Session, spec: &GlmSpec) -> Option<BuiltIn> {
     let design = Arc::new(Design::new(spec, &session.data).ok()?);
     let plan = task::plan(session, spec, &design)?;
     let spec = spec.clone();
-    Some(BuiltIn {
-        own: OwnSlots::default(),
-        plan,
-        result: "regression",
-        extension: "glm.json",
-        labels: Labels::None,
-        witnesses: true,
-        build: Box::new(move |session, me, rows, secret| {
-            Ok(Arc::new(Glm::new(session, spec.clone(), design.clone(), me, &rows.data, secret)?))
-        }),
-    })
+    let build: Build = Box::new(move |session, me, rows, secret| {
+        Ok(Arc::new(Glm::new(session, spec.clone(), design.clone(), me, &rows.data, secret)?))
+    });
+    Some(BuiltIn::of_tables(plan, "regression", "glm.json", build))
 }
 
 /// Functions for the test vectors, which are made outside this crate.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use spec::{CrossTable, SummarySpec};
 
 use super::common::tables;
-use super::{BuiltIn, Contents, Labels, NewFile, OwnSlots, ResultFile, Shared, TaskKind, TaskOption};
+use super::{Build, BuiltIn, Contents, NewFile, ResultFile, Shared, TaskKind, TaskOption};
 use crate::session::{Section, Session, SessionError};
 use result::{FORMAT, File};
 use table::Layout;
@@ -87,17 +87,10 @@ fn built_in(session: &Session, spec: &SummarySpec) -> Option<BuiltIn> {
     let layout = Arc::new(Layout::new(spec, &session.data).ok()?);
     let plan = task::plan(session, &layout.rule(spec, session.privacy.min_contributors));
     let spec = spec.clone();
-    Some(BuiltIn {
-        own: OwnSlots::default(),
-        plan,
-        result: "summary",
-        extension: "summary.json",
-        labels: Labels::None,
-        witnesses: true,
-        build: Box::new(move |session, me, rows, secret| {
-            Ok(Arc::new(Summary::new(session, spec.clone(), layout.clone(), me, &rows.data, secret)?))
-        }),
-    })
+    let build: Build = Box::new(move |session, me, rows, secret| {
+        Ok(Arc::new(Summary::new(session, spec.clone(), layout.clone(), me, &rows.data, secret)?))
+    });
+    Some(BuiltIn::of_tables(plan, "summary", "summary.json", build))
 }
 
 /// Functions for the test vectors, which are made outside this crate.

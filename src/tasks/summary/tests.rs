@@ -71,6 +71,18 @@ fn plain() -> impl Strategy<Value = Plain> {
     (prop_oneof![5 => Just(0usize), 4 => Just(1), 1 => Just(2)], sex, stage, age, bmi)
 }
 
+/// Returns the layout, and the words of four owners of these rows.
+fn of_owners(spec: &SummarySpec, rows: &[(Plain, usize)]) -> (Layout, Vec<Vec<u64>>) {
+    let layout = Layout::new(spec, &data()).expect("fits");
+    let words = |owner: usize| {
+        let own = rows.iter().filter(|(_, peer)| *peer == owner);
+        let own: Vec<_> = own.map(|(plain, _)| row(*plain)).collect();
+        layout.words(own.iter().map(Vec::as_slice)).expect("in range")
+    };
+    let owners = (0..4).map(words).collect();
+    (layout, owners)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -126,14 +138,7 @@ proptest! {
         rows in prop::collection::vec((plain(), 0usize..4), 20..400), threshold in 3u32..12,
     ) {
         let spec = SummarySpec { threshold, rest: 1, ..spec() };
-        let layout = Layout::new(&spec, &data()).expect("fits");
-        let owners: Vec<Vec<u64>> = (0..4)
-            .map(|owner| {
-                let own = rows.iter().filter(|(_, peer)| *peer == owner);
-                let own: Vec<_> = own.map(|(plain, _)| row(*plain)).collect();
-                layout.words(own.iter().map(Vec::as_slice)).expect("in range")
-            })
-            .collect();
+        let (layout, owners) = of_owners(&spec, &rows);
         let pattern = pattern(&layout.rule(&spec, 2), &owners);
         let opened = layout.open(&pattern);
         prop_assert!(opened.cells.iter().zip(&pattern.cells).all(|(open, passes)| !open || *passes));
@@ -437,14 +442,7 @@ proptest! {
         rows in prop::collection::vec((plain(), 0usize..4), 20..400), threshold in 3u32..12,
     ) {
         let spec = SummarySpec { threshold, rest: 1, ..two_groups() };
-        let layout = Layout::new(&spec, &data()).expect("fits");
-        let owners: Vec<Vec<u64>> = (0..4)
-            .map(|owner| {
-                let own = rows.iter().filter(|(_, peer)| *peer == owner);
-                let own: Vec<_> = own.map(|(plain, _)| row(*plain)).collect();
-                layout.words(own.iter().map(Vec::as_slice)).expect("in range")
-            })
-            .collect();
+        let (layout, owners) = of_owners(&spec, &rows);
         let count = |cell: usize| owners.iter().map(|own| own[cell]).sum::<u64>();
         for Equation { total, parts } in layout.equations() {
             prop_assert_eq!(count(total), parts.iter().map(|&part| count(part)).sum::<u64>());

@@ -351,8 +351,7 @@ impl Task for Tune {
     }
 
     fn contribution(&self, slot: u32, history: &History) -> Result<Bytes, String> {
-        let plan = self.plan();
-        let aggregate = plan.get(slot as usize).ok_or("no such slot")?;
+        let aggregate = super::aggregate_of(self, slot)?;
         self.vector(&aggregate.name, history.vectors()).map_err(|error| error.to_string())
     }
 

@@ -415,21 +415,9 @@ impl Xclp {
         assert!(fresh, "BUG: the exchange of view {} begins twice", seat.sum.ballot);
         let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
         let computation = Computation::Labels(Labels { plan, hamming: self.plan.spec.hamming, rows });
-        let setup = compute::Setup {
-            ctx: seat.ctx,
-            sum: seat.sum,
-            owners,
-            candidates,
-            members: seat.members,
-            computation,
-            proves: self.plan.spec.cheaters == Cheaters::Caught,
-            keys: seat.keys,
-            seed: Zeroizing::new(seat.seed),
-            out: self.out.clone(),
-            seen: Arc::clone(&self.seen),
-            patience_ms: seat.patience_ms,
-            longest_ms: seat.longest_ms,
-        };
+        let proves = self.plan.spec.cheaters == Cheaters::Caught;
+        let known = (&self.out, &self.seen);
+        let setup = compute::Setup::of(seat, owners, candidates, computation, proves, known);
         Ok(Source::Exchange(Box::new(Compute::new(setup))))
     }
 
@@ -501,8 +489,7 @@ impl Task for Xclp {
     }
 
     fn contribution(&self, slot: u32, _: &History) -> Result<Bytes, String> {
-        let plan = self.plan();
-        self.words(&plan.get(slot as usize).ok_or("no such slot")?.name)
+        self.words(&super::aggregate_of(self, slot)?.name)
     }
 
     fn outcome(&self, history: &History, _unix: u64) -> Result<super::Outcome, String> {

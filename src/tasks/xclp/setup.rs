@@ -12,6 +12,7 @@ use crate::protocol::context::Context;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
+use crate::tasks::exchange::Seat;
 use crate::tasks::xclp::computation::Computation;
 use crate::tasks::xclp::parties::Excluded;
 
@@ -47,6 +48,34 @@ pub(crate) struct Setup {
     pub patience_ms: u64,
     /// Longest duration of the exchange, in milliseconds.
     pub longest_ms: u64,
+}
+
+impl Setup {
+    /// Returns the constants of this seat. `known` is what this peer remembers of earlier views.
+    pub(crate) fn of(
+        seat: Seat,
+        owners: Vec<(Peer, usize)>,
+        candidates: Vec<Peer>,
+        computation: Computation,
+        proves: bool,
+        known: (&Excluded, &FirstCommitments),
+    ) -> Self {
+        Self {
+            ctx: seat.ctx,
+            sum: seat.sum,
+            owners,
+            candidates,
+            members: seat.members,
+            computation,
+            proves,
+            keys: seat.keys,
+            seed: Zeroizing::new(seat.seed),
+            out: Arc::clone(known.0),
+            seen: Arc::clone(known.1),
+            patience_ms: seat.patience_ms,
+            longest_ms: seat.longest_ms,
+        }
+    }
 }
 
 impl std::fmt::Debug for Setup {

@@ -7,6 +7,7 @@ from primitives.crypto import Stream, derive, le
 from primitives.session import f32, noise_of_members
 
 from vectors.common import check, session_of, vectors
+from vectors.flynn import wide
 from vectors.xclp import codes_of, integer_reference
 
 
@@ -153,13 +154,8 @@ def check_held_out(file, seed):
             found = bins[min(int(10 * confidence), 9)]
             found[0], found[1], found[2] = found[0] + 1, found[1] + (label == predicted), found[2] + int(2**16 * confidence)
             margins[label].append(scores[1] - scores[0])
-        shown, open_bin, last = [[0] * 3 for _ in range(10)], [0] * 3, None
-        for place, found in enumerate(bins):
-            open_bin = [a + b for a, b in zip(open_bin, found)]
-            if open_bin[0] >= 10:
-                shown[place], open_bin, last = open_bin, [0] * 3, place
-        if last is not None:
-            shown[last] = [a + b for a, b in zip(shown[last], open_bin)]
+        flat = wide(bins)
+        shown = [flat[3 * b :][:3] for b in range(10)]
         n, m = map(len, margins)
         pairs = [(first, second) for first in margins[0] for second in margins[1]]
         won = sum(2 * (second > first) + (second == first) for first, second in pairs)

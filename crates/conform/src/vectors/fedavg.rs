@@ -17,27 +17,22 @@ use serde_json::{Value, json};
 use super::sessions::toml;
 use super::{bytes, hex};
 
-pub(crate) const HEAD: &str = r#"name = "vectors"
-task = "fedavg"
-[data]
-features = 3
-classes = ["a", "b"]
-check_columns = false
+pub(crate) const HEAD: &str = concat!(
+    head!("fedavg", 3, r#""a", "b""#),
+    r#"check_columns = false
 [fedavg]
 rounds = 2
 rate = 1e-300
 members = 0.5
 [privacy]
 min_contributors = 1
-"#;
+"#,
+);
 
 /// Session with every field.
-pub(crate) const FULL: &str = r#"name = "vectors"
-task = "fedavg"
-[data]
-features = 128
-classes = ["a", "b"]
-scaling = "standard"
+pub(crate) const FULL: &str = concat!(
+    head!("fedavg", 128, r#""a", "b""#),
+    r#"scaling = "standard"
 [fedavg]
 network = "cnn"
 image = [2, 8, 8]
@@ -60,15 +55,13 @@ patience = 2
 flip = true
 shift = 2
 initial = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
-"#;
+"#,
+);
 
 /// Private session.
-pub(crate) const PRIVATE: &str = r#"name = "vectors"
-task = "fedavg"
-[data]
-features = 3
-classes = ["a", "b"]
-[fedavg]
+pub(crate) const PRIVATE: &str = concat!(
+    head!("fedavg", 3, r#""a", "b""#),
+    r#"[fedavg]
 rounds = 3
 weighting = "equal"
 clip = 1.0
@@ -76,30 +69,13 @@ clip = 1.0
 epsilon = 60.5
 delta = 1e-7
 colluders = 1
-"#;
-
-/// Session with held-out rows.
-pub(crate) const HELD: &str = r#"name = "vectors"
-task = "fedavg"
-[data]
-features = 3
-classes = ["a", "b"]
-check_columns = false
-[fedavg]
-rounds = 1
-rate = 1e-300
-held_out = 40
-[privacy]
-min_contributors = 1
-"#;
+"#,
+);
 
 /// Session that trains a model that its users supply.
-pub(crate) const OWN: &str = r#"name = "vectors"
-task = "fedavg"
-[data]
-features = 3
-classes = ["a", "b"]
-[fedavg]
+pub(crate) const OWN: &str = concat!(
+    head!("fedavg", 3, r#""a", "b""#),
+    r#"[fedavg]
 network = "own"
 rounds = 2
 range = 0.5
@@ -110,7 +86,8 @@ tensors = [
     { name = "scale", dtype = "F64", shape = [1], rule = "average" },
     { name = "local", dtype = "BOOL", shape = [2], rule = "keep-own", range = 3 },
 ]
-"#;
+"#,
+);
 
 /// Returns a session with an unusual range, and the words of its first round, in which no weight
 /// changes.
@@ -235,7 +212,8 @@ fn played(session: &Session, seed: &[u8; 32], parts: Vec<(Vec<f32>, Vec<u16>)>, 
 /// Returns a session with held-out rows: its holders of each class, and its predictions, also those that
 /// replace a round after an early end. Each row has one non-zero number.
 fn held_out(seed: &[u8; 32]) -> Value {
-    let text = toml(HELD, 4);
+    let head = HEAD.replacen("rounds = 2", "rounds = 1", 1).replacen("members = 0.5", "held_out = 40", 1);
+    let text = toml(&head, 4);
     let session = Session::parse(&text).unwrap();
     // The last peer has two rows of the second class. The first three have enough rows of both classes
     // for ranks.

@@ -21,25 +21,8 @@ use flyswarm_sealed_sum::protocol::sum_id::SumId;
 use super::sessions::toml;
 use super::{bytes, hex};
 
-pub(crate) const HEAD: &str = r#"name = "vectors"
-task = "fedavg-xclp"
-[data]
-features = 3
-classes = ["cat", "dog", "owl"]
-check_columns = false
-[fedavg]
-rounds = 4
-rate = 1e-300
-[xclp]
-bits = 64
-k = 3
-few_rows = true
-[pseudo_labels]
-after = 1
-refresh = 2
-[privacy]
-min_contributors = 1
-"#;
+pub(crate) const HEAD: &str =
+    concat!("name = \"vectors\"\n", include_str!("../../../../src/tasks/fedavg_xclp/tests.toml"));
 
 const PEERS: u16 = 4;
 const ROWS: usize = 5;

@@ -9,42 +9,18 @@ use serde_json::{Value, json};
 
 use super::sessions::toml;
 
-const TABLE: &str = r#"name = "vectors"
-task = "glm"
-[data]
-scaling = "none"
-[table]
-[[table.column]]
-name = "arm"
-kind = "category"
-levels = ["a", "b", "c"]
-[[table.column]]
-name = "sex"
-kind = "category"
-levels = ["f", "m"]
-fill = ""
-[[table.column]]
-name = "stage"
-kind = "ordinal"
-levels = ["1", "2", "3"]
-[[table.column]]
-name = "age"
-kind = "number"
-fill = 50.0
-indicator = true
-[[table.column]]
-name = "died"
-kind = "category"
-levels = ["yes", "no"]
-[[table.column]]
-name = "visits"
-kind = "number"
-[[table.column]]
-name = "weight"
-kind = "number"
-[privacy]
-min_contributors = 2
-"#;
+const TABLE: &str = concat!(
+    head!("glm"),
+    "scaling = \"none\"\n[table]\n",
+    column!("arm", "category", r#"levels = ["a", "b", "c"]"#),
+    column!("sex", "category", r#"levels = ["f", "m"]"#, r#"fill = """#),
+    column!("stage", "ordinal", r#"levels = ["1", "2", "3"]"#),
+    column!("age", "number", "fill = 50.0", "indicator = true"),
+    column!("died", "category", r#"levels = ["yes", "no"]"#),
+    column!("visits", "number"),
+    column!("weight", "number"),
+    "[privacy]\nmin_contributors = 2\n",
+);
 
 const LOGISTIC: &str = r#"[glm]
 family = "logistic"
@@ -85,14 +61,14 @@ pub(crate) fn heads() -> [String; 3] {
 }
 
 /// Session without a table.
-pub(crate) const PLAIN: &str = r#"name = "vectors"
-task = "glm"
-[data]
-features = 2
+pub(crate) const PLAIN: &str = concat!(
+    head!("glm"),
+    r#"features = 2
 columns = ["height", "a:b"]
 [glm]
 outcome = "height"
-"#;
+"#,
+);
 
 /// Returns random rows of the columns of `TABLE`.
 fn rows(owner: u8) -> Vec<f32> {

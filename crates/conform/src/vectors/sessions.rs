@@ -26,20 +26,15 @@ pub(crate) fn toml(head: &str, peers: usize) -> String {
     text
 }
 
-pub(crate) const SMALL: &str = r#"name = "vectors"
-task = "flynn"
-[data]
-features = 3
-classes = ["cat", "dog"]
-scaling = "standard"
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-[limits]
+pub(crate) const SMALL: &str = concat!(
+    head!("flynn", 3, r#""cat", "dog""#),
+    r#"scaling = "standard"
+"#,
+    flynn!(),
+    r#"[limits]
 max_views = 24
-"#;
+"#,
+);
 
 const FULL: &str = r#"# Every field, none at its default.
 name = "Green_apples-2.b"
@@ -72,29 +67,23 @@ max_views = 50
 "#;
 
 /// Session with noise in shares: every field of differential privacy.
-pub(super) const PRIVATE: &str = r#"name = "vectors"
-task = "flynn"
-[data]
-features = 3
-classes = ["cat", "dog"]
-scaling = "unit-norm"
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-[privacy]
+pub(super) const PRIVATE: &str = concat!(
+    head!("flynn", 3, r#""cat", "dog""#),
+    r#"scaling = "unit-norm"
+"#,
+    flynn!(),
+    r#"[privacy]
 epsilon = 0.7
 top = 5
 mode = "central"
 colluders = 2
-"#;
+"#,
+);
 
 /// Session with names of the features, limits of some of them, and a position in a series.
-const NAMED: &str = r#"name = "vectors"
-task = "flynn"
-[data]
-features = 3
+const NAMED: &str = concat!(
+    head!("flynn"),
+    r#"features = 3
 columns = ["b", "höhe in m", "a"]
 classes = ["cat", "dog"]
 [series]
@@ -105,25 +94,15 @@ min = -0.0
 max = 2.5
 [columns.b]
 max = 1e30
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-"#;
+"#,
+    flynn!(),
+);
 
 /// Session with two settings in addition to its own.
-pub(crate) const TUNE: &str = r#"name = "vectors"
-task = "tune"
-[data]
-features = 3
-classes = ["cat", "dog"]
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-[tune]
+pub(crate) const TUNE: &str = concat!(
+    head!("tune", 3, r#""cat", "dog""#),
+    flynn!(),
+    r#"[tune]
 folds = 2
 [[tune.setting]]
 scaling = { soft-bins = { bins = 2 } }
@@ -136,27 +115,23 @@ densify = true
 m = 20
 s = 3
 rho = "0.2m"
-"#;
+"#,
+);
 
 /// Session with held-out rows to measure the quality of the model.
-pub(crate) const EVALUATE: &str = r#"name = "vectors"
-task = "flynn"
-[data]
-features = 3
-classes = ["cat", "dog", "ox"]
-scaling = "standard"
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-[evaluate]
+pub(crate) const EVALUATE: &str = concat!(
+    head!("flynn", 3, r#""cat", "dog", "ox""#),
+    r#"scaling = "standard"
+"#,
+    flynn!(),
+    r#"[evaluate]
 held_out = 25
 most = 6
 learn_all = false
 [privacy]
 min_contributors = 1
-"#;
+"#,
+);
 
 /// Session of a task that is not in this crate.
 const CUSTOM: &str = r#"name = "vectors"
@@ -167,6 +142,17 @@ features = 3
 name = "fed-avg-2"
 bytes = "00ff7f"
 "#;
+
+/// Returns `text` with the first `from` replaced.
+fn replaced(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1)
+}
+
+/// Returns a session file of this number of peers; in the head, the first `from` is replaced.
+pub(super) fn changed(head: &str, peers: usize, from: &str, to: &str) -> String {
+    toml(&replaced(head, from, to), peers)
+}
 
 pub(crate) fn small_text(peers: usize) -> String {
     toml(SMALL, peers)
@@ -225,18 +211,15 @@ pub(crate) fn session() -> Value {
     let ranged = super::fedavg::HEAD.replacen("rounds = 2", "rounds = 2\nrange = 256", 1);
     let classes =
         CUSTOM.replace("bytes = \"00ff7f\"\n", "").replace("[custom]", "classes = [\"b\", \"a\"]\n[custom]");
-    let custom = |from: &str, to: &str| toml(&CUSTOM.replacen(from, to, 1), 3);
-    let private = |from: &str, to: &str| toml(&PRIVATE.replacen(from, to, 1), 5);
+    let custom = |from: &str, to: &str| changed(CUSTOM, 3, from, to);
+    let private = |from: &str, to: &str| changed(PRIVATE, 5, from, to);
     let voting = |fields: &str| SMALL.replacen("[data]", &format!("[committee]\n{fields}\n[data]"), 1);
     let named = voting(
         "faults = \"byzantine\"\nmembers = [\"peer-7\", \"peer-10\", \"peer-2\", \"peer-3\", \"peer-19\"]",
     );
     let evaluated = SMALL.to_owned() + "[evaluate]\n";
     let positive = evaluated.clone() + "positive = \"cat\"\n";
-    let held_out = |from: &str, to: &str| {
-        assert!(EVALUATE.contains(from), "{from}");
-        toml(&EVALUATE.replacen(from, to, 1), 3)
-    };
+    let held_out = |from: &str, to: &str| changed(EVALUATE, 3, from, to);
     let models = super::glm::heads();
     let good: Vec<_> = [
         (SMALL, 3),
@@ -280,54 +263,27 @@ pub(crate) fn session() -> Value {
     .map(|(head, peers)| shown(&toml(head, peers)))
     .collect();
     let good_text = toml(SMALL, 3);
-    let change = |from: &str, to: &str| {
-        assert!(good_text.contains(from), "{from}");
-        good_text.replacen(from, to, 1)
-    };
-    let table = |from: &str, to: &str| {
-        assert!(TABLE.contains(from), "{from}");
-        toml(&TABLE.replacen(from, to, 1), 3)
-    };
-    let labels = |from: &str, to: &str| {
-        assert!(super::xclp::HEAD.contains(from), "{from}");
-        toml(&super::xclp::HEAD.replacen(from, to, 1), 7)
-    };
-    let found = |from: &str, to: &str| {
-        assert!(super::fedavg_xclp::HEAD.contains(from), "{from}");
-        toml(&super::fedavg_xclp::HEAD.replacen(from, to, 1), 4)
-    };
-    let fedavg = |from: &str, to: &str| {
-        assert!(super::fedavg::FULL.contains(from), "{from}");
-        toml(&super::fedavg::FULL.replacen(from, to, 1), 3)
-    };
-    let own = |from: &str, to: &str| {
-        assert!(super::fedavg::OWN.contains(from), "{from}");
-        toml(&super::fedavg::OWN.replacen(from, to, 1), 3)
-    };
-    let noised = |from: &str, to: &str| {
-        assert!(super::fedavg::PRIVATE.contains(from), "{from}");
-        toml(&super::fedavg::PRIVATE.replacen(from, to, 1), 5)
-    };
-    let counted = |from: &str, to: &str| {
-        assert!(super::summary::HEAD.contains(from), "{from}");
-        toml(&super::summary::HEAD.replacen(from, to, 1), 4)
-    };
-    let model = |from: &str, to: &str| {
-        assert!(models[1].contains(from), "{from}");
-        toml(&models[1].replacen(from, to, 1), 4)
-    };
+    let change = |from: &str, to: &str| replaced(&good_text, from, to);
+    let table = |from: &str, to: &str| changed(TABLE, 3, from, to);
+    let labels = |from: &str, to: &str| changed(super::xclp::HEAD, 7, from, to);
+    let found = |from: &str, to: &str| changed(super::fedavg_xclp::HEAD, 4, from, to);
+    let fedavg = |from: &str, to: &str| changed(super::fedavg::FULL, 3, from, to);
+    let own = |from: &str, to: &str| changed(super::fedavg::OWN, 3, from, to);
+    let noised = |from: &str, to: &str| changed(super::fedavg::PRIVATE, 5, from, to);
+    let counted = |from: &str, to: &str| changed(super::summary::HEAD, 4, from, to);
+    let model = |from: &str, to: &str| changed(&models[1], 4, from, to);
     let twice = identity(0).public().to_string();
     let bad: Vec<_> = [
         ("unknown field", change("[data]", "colour = 1\n[data]")),
         ("missing field", change("rho = 3\n", "")),
         ("another task", change("\"flynn\"", "\"xclp\"")),
         ("tune without settings", change("\"flynn\"", "\"tune\"")),
-        ("settings without tune", toml(&TUNE.replacen("\"tune\"", "\"flynn\"", 1), 3)),
-        ("one fold", toml(&TUNE.replacen("folds = 2", "folds = 1", 1), 3)),
-        ("a setting whose s is above its d", toml(&TUNE.replacen("\ns = 3", "\ns = 5", 1), 3)),
+        ("settings without tune", changed(TUNE, 3, "\"tune\"", "\"flynn\"")),
+        ("one fold", changed(TUNE, 3, "folds = 2", "folds = 1")),
+        ("a setting whose s is above its d", changed(TUNE, 3, "\ns = 3", "\ns = 5")),
         ("two peers", toml(SMALL, 2)),
         ("min_peers below the members of a sum", change("[data]", "min_peers = 2\n[data]")),
-        ("min_peers below a majority", toml(&SMALL.replacen("[data]", "min_peers = 3\n[data]", 1), 6)),
+        ("min_peers below a majority", changed(SMALL, 6, "[data]", "min_peers = 3\n[data]")),
         ("a roster too large for labels", toml(super::xclp::HEAD, 65)),
         ("a roster too large for a summary", toml(super::summary::PLAIN, 65)),
         ("groups of numbers", counted("by = \"arm\"", "by = \"age\"")),
@@ -411,20 +367,17 @@ pub(crate) fn session() -> Value {
         ("a peer twice", change(&identity(1).public().to_string(), &twice)),
         (
             "a sketch with classes",
-            toml(&super::sketch::HEAD.replacen("features", "classes = [\"a\", \"b\"]\nfeatures", 1), 3),
+            changed(super::sketch::HEAD, 3, "features", "classes = [\"a\", \"b\"]\nfeatures"),
         ),
-        (
-            "a range that is not a power of two",
-            toml(&super::sketch::HEAD.replacen("range = 4", "range = 6", 1), 3),
-        ),
+        ("a range that is not a power of two", changed(super::sketch::HEAD, 3, "range = 4", "range = 6")),
         (
             "a draw without published scores",
-            toml(&super::sketch::HEAD.replacen("open_distances = true", "open_distances = false", 1), 3),
+            changed(super::sketch::HEAD, 3, "open_distances = true", "open_distances = false"),
         ),
-        ("more chosen than active", toml(&super::sketch::HEAD.replacen("active = 3", "active = 1", 1), 3)),
+        ("more chosen than active", changed(super::sketch::HEAD, 3, "active = 3", "active = 1")),
         (
             "minhash of scaled rows",
-            toml(&super::sketch::HEAD.replacen("[sketch]", "[sketch]\nhash = \"minhash\"", 1), 3),
+            changed(super::sketch::HEAD, 3, "[sketch]", "[sketch]\nhash = \"minhash\""),
         ),
         ("flynn without classes", change("classes = [\"cat\", \"dog\"]\n", "")),
         ("an epsilon of seven places", private("0.7", "0.1234567")),
@@ -434,10 +387,7 @@ pub(crate) fn session() -> Value {
         ("a top above m x classes", private("top = 5", "top = 33")),
         ("colluders without the mode central", private("central", "parallel")),
         ("as many colluders as min_peers", private("colluders = 2", "colluders = 3")),
-        (
-            "a majority of the committee colludes",
-            toml(&PRIVATE.replacen("[data]", "min_peers = 3\n[data]", 1), 3),
-        ),
+        ("a majority of the committee colludes", changed(PRIVATE, 3, "[data]", "min_peers = 3\n[data]")),
         ("a committee of three that may deviate", toml(&voting("faults = \"byzantine\""), 3)),
         ("another fault model", toml(&voting("faults = \"none\""), 5)),
         ("a committee of two", toml(&voting("members = [\"peer-1\", \"peer-2\"]"), 5)),
@@ -449,28 +399,28 @@ pub(crate) fn session() -> Value {
         ("an epsilon with exact means", private("unit-norm", "center")),
         (
             "an epsilon with another task",
-            toml(&TUNE.replacen("[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]", 1), 3),
+            changed(TUNE, 3, "[tune]", "[privacy]\nepsilon = 1\ntop = 1\n[tune]"),
         ),
-        ("a draw of two", toml(&super::sketch::SELECT.replacen("chosen = 3", "chosen = 2", 1), 5)),
+        ("a draw of two", changed(super::sketch::SELECT, 5, "chosen = 3", "chosen = 2")),
         (
             "a draw of fewer than min_contributors",
-            toml(&super::sketch::SELECT.replacen("min_contributors = 1", "min_contributors = 4", 1), 5),
+            changed(super::sketch::SELECT, 5, "min_contributors = 1", "min_contributors = 4"),
         ),
         (
             "an unknown way to draw",
-            toml(&super::sketch::SELECT.replacen("select = \"sketch\"", "select = \"lot\"", 1), 5),
+            changed(super::sketch::SELECT, 5, "select = \"sketch\"", "select = \"lot\""),
         ),
         (
             "a sketch of the task flynn without a draw",
-            toml(&super::sketch::SELECT.replacen("select = \"sketch\"\n", "", 1), 5),
+            changed(super::sketch::SELECT, 5, "select = \"sketch\"\n", ""),
         ),
         (
             "drawn peers whose sketches are opened",
-            toml(&super::sketch::SELECT.replacen("rows = 5", "rows = 5\npairwise = true", 1), 5),
+            changed(super::sketch::SELECT, 5, "rows = 5", "rows = 5\npairwise = true"),
         ),
         (
             "an epsilon with drawn peers",
-            toml(&super::sketch::SELECT.replacen("min_contributors = 1", "epsilon = 1\ntop = 1", 1), 5),
+            changed(super::sketch::SELECT, 5, "min_contributors = 1", "epsilon = 1\ntop = 1"),
         ),
         ("an image of another size", fedavg("[2, 8, 8]", "[2, 8, 9]")),
         ("a network without its image", fedavg("image = [2, 8, 8]\n", "")),
@@ -511,10 +461,10 @@ pub(crate) fn session() -> Value {
         ("labels after all rounds", found("after = 1", "after = 4")),
         ("labels that are never found again", found("refresh = 2", "refresh = 0")),
         ("rounds with labels of a part of the members", found("rounds = 4", "rounds = 4\nmembers = 0.5")),
-        ("a top of sketches", toml(&super::sketch::PRIVATE.replacen("epsilon", "top = 1\nepsilon", 1), 3)),
+        ("a top of sketches", changed(super::sketch::PRIVATE, 3, "epsilon", "top = 1\nepsilon")),
         (
             "noise in shares on sketches",
-            toml(&super::sketch::PRIVATE.replacen("epsilon", "mode = \"central\"\nepsilon", 1), 3),
+            changed(super::sketch::PRIVATE, 3, "epsilon", "mode = \"central\"\nepsilon"),
         ),
         ("a custom task without a name", custom("name = \"fed-avg-2\"\n", "")),
         ("a custom task with a capital in its name", custom("fed-avg-2", "Fed-avg-2")),
@@ -538,12 +488,12 @@ pub(crate) fn session() -> Value {
         ("a time without a zone", toml(SMALL, 3).replacen("06Z", "06", 1)),
         ("a time in another zone", toml(SMALL, 3).replacen("06Z", "06+01:00", 1)),
         ("a time with parts of a second", toml(SMALL, 3).replacen("06Z", "06.5Z", 1)),
-        ("a first session with a parent", toml(&NAMED.replacen("number = 12", "number = 1", 1), 3)),
-        ("a parent that is not an id", toml(&NAMED.replacen("00ff00", "00ff", 1), 3)),
-        ("limits of a column that does not exist", toml(&NAMED.replacen("[columns.b]", "[columns.c]", 1), 3)),
-        ("limits without a minimum and a maximum", toml(&NAMED.replacen("max = 1e30\n", "", 1), 3)),
-        ("limits in the wrong order", toml(&NAMED.replacen("min = -0.0", "min = 3.0", 1), 3)),
-        ("a limit that is not a number", toml(&NAMED.replacen("min = -0.0", "min = nan", 1), 3)),
+        ("a first session with a parent", changed(NAMED, 3, "number = 12", "number = 1")),
+        ("a parent that is not an id", changed(NAMED, 3, "00ff00", "00ff")),
+        ("limits of a column that does not exist", changed(NAMED, 3, "[columns.b]", "[columns.c]")),
+        ("limits without a minimum and a maximum", changed(NAMED, 3, "max = 1e30\n", "")),
+        ("limits in the wrong order", changed(NAMED, 3, "min = -0.0", "min = 3.0")),
+        ("a limit that is not a number", changed(NAMED, 3, "min = -0.0", "min = nan")),
         ("columns compared with an epsilon", private("scaling", "check_columns = true\nscaling")),
         ("columns compared with a custom task", custom("features = 3", "features = 3\ncheck_columns = true")),
         ("no rows held out", held_out("held_out = 25", "held_out = 0")),
@@ -558,7 +508,7 @@ pub(crate) fn session() -> Value {
         ("rows held out with an epsilon", private("[privacy]", "[evaluate]\n[privacy]")),
         (
             "rows held out with drawn peers",
-            toml(&super::sketch::SELECT.replacen("[flynn]", "[evaluate]\n[flynn]", 1), 5),
+            changed(super::sketch::SELECT, 5, "[flynn]", "[evaluate]\n[flynn]"),
         ),
         ("fewer views than three liars can end", change("max_views = 24", "max_views = 23")),
         ("time-out of 0", change("[flynn]", "[timing]\nview_timeout_ms = 0\n[flynn]")),

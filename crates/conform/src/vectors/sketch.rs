@@ -18,24 +18,31 @@ use serde_json::{Value, json};
 use super::sessions::{flynn_spec, toml};
 use super::{bytes, hex};
 
-pub(crate) const HEAD: &str = r#"name = "vectors"
-task = "sketch"
-[data]
-features = 3
+/// First lines of the section `sketch`.
+macro_rules! sketch {
+    () => {
+        "[sketch]\nrows = 5\nrange = 4\n"
+    };
+}
+
+pub(crate) const HEAD: &str = concat!(
+    head!("sketch"),
+    r#"features = 3
 check_columns = false
 scaling = "unit-norm"
-[sketch]
-rows = 5
-range = 4
-open_distances = true
+"#,
+    sketch!(),
+    r#"open_distances = true
 pairwise = true
 active = 3
 chosen = 2
 temperature = 2.5
-"#;
+"#,
+);
 
 /// Session of the task flynn; its training peers are drawn by their sketches.
-pub(crate) const SELECT: &str = r#"name = "vectors"
+pub(crate) const SELECT: &str = concat!(
+    r#"name = "vectors"
 task = "flynn"
 select = "sketch"
 [data]
@@ -43,36 +50,31 @@ features = 3
 check_columns = false
 classes = ["cat", "dog"]
 scaling = "unit-norm"
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-[sketch]
-rows = 5
-range = 4
-active = 4
+"#,
+    flynn!(),
+    sketch!(),
+    r#"active = 4
 chosen = 3
 temperature = 2.5
 [privacy]
 min_contributors = 1
-"#;
+"#,
+);
 
 /// Session with noisy sketches.
-pub(crate) const PRIVATE: &str = r#"name = "vectors"
-task = "sketch"
-[data]
-features = 3
+pub(crate) const PRIVATE: &str = concat!(
+    head!("sketch"),
+    r#"features = 3
 scaling = "unit-norm"
-[sketch]
-rows = 5
-range = 4
-open_distances = true
+"#,
+    sketch!(),
+    r#"open_distances = true
 pairwise = true
 chosen = 2
 [privacy]
 epsilon = 0.7
-"#;
+"#,
+);
 
 const VALUES: [f32; 24] = [
     1., 2., -3., 0.5, -1., 2., 4., 4., 4., -1., 0., 0.25, 3., -2., 1., 0.125, 7., -5., 2., 2., 2.5, 0., 0.,

@@ -17,35 +17,24 @@ use zeroize::Zeroizing;
 use super::sessions::toml;
 use super::{bytes, hex};
 
-pub(crate) const HEAD: &str = r#"name = "vectors"
-task = "summary"
-[data]
-scaling = "none"
-[table]
-[[table.column]]
-name = "arm"
-kind = "category"
-levels = ["a", "b"]
-[[table.column]]
-name = "sex"
-kind = "category"
-levels = ["f", "m"]
-fill = ""
-[[table.column]]
-name = "stage"
-kind = "ordinal"
-levels = ["1", "2", "3"]
-fill = "2"
-indicator = true
-[[table.column]]
-name = "age"
-kind = "number"
-[[table.column]]
-name = "bmi"
-kind = "number"
-fill = 25.0
-indicator = true
-[summary]
+/// Session up to the section of the task.
+macro_rules! start {
+    () => {
+        concat!(
+            head!("summary"),
+            "scaling = \"none\"\n[table]\n",
+            column!("arm", "category", r#"levels = ["a", "b"]"#),
+            column!("sex", "category", r#"levels = ["f", "m"]"#, r#"fill = """#),
+            column!("stage", "ordinal", r#"levels = ["1", "2", "3"]"#, r#"fill = "2""#, "indicator = true"),
+            column!("age", "number"),
+            column!("bmi", "number", "fill = 25.0", "indicator = true"),
+        )
+    };
+}
+
+pub(crate) const HEAD: &str = concat!(
+    start!(),
+    r#"[summary]
 by = "arm"
 grid = 0.1
 grids = { bmi = 0.5 }
@@ -57,51 +46,23 @@ compute = ["peer-2", "peer-0", "peer-3"]
 cheaters = "caught"
 [privacy]
 min_contributors = 2
-"#;
+"#
+);
 
 /// Groups of two columns, with tables of one of them.
-pub(crate) const TWO: &str = r#"name = "vectors"
-task = "summary"
-[data]
-scaling = "none"
-[table]
-[[table.column]]
-name = "arm"
-kind = "category"
-levels = ["a", "b"]
-[[table.column]]
-name = "sex"
-kind = "category"
-levels = ["f", "m"]
-fill = ""
-[[table.column]]
-name = "stage"
-kind = "ordinal"
-levels = ["1", "2", "3"]
-fill = "2"
-indicator = true
-[[table.column]]
-name = "age"
-kind = "number"
-[[table.column]]
-name = "bmi"
-kind = "number"
-fill = 25.0
-indicator = true
-[summary]
+pub(crate) const TWO: &str = concat!(
+    start!(),
+    r#"[summary]
 by = ["sex", "arm"]
 grid = 1.0
 ranges = { bmi = [20.0, 35.0] }
 table = [{ rows = "arm", columns = "stage" }, { rows = "stage", columns = "sex" }]
-"#;
+"#
+);
 
 /// Session without a table and without a section.
-pub(crate) const PLAIN: &str = r#"name = "vectors"
-task = "summary"
-[data]
-features = 2
-columns = ["height in m", "weight"]
-"#;
+pub(crate) const PLAIN: &str =
+    concat!(head!("summary"), "features = 2\n", r#"columns = ["height in m", "weight"]"#, "\n");
 
 /// Returns random rows of the columns of `HEAD`.
 fn rows(owner: u8) -> Vec<f32> {

@@ -3,55 +3,28 @@
 use serde_json::{Value, json};
 
 use super::hex;
-use super::sessions::{PRIVATE, toml};
+use super::sessions::{PRIVATE, changed, toml};
 use flyswarm::data::{Expected, Loaded, load_named};
 use flyswarm::session::Session;
 use flyswarm::tasks::built_in;
 use flyswarm_sealed_sum::crypto::mask::Wide;
 
 /// Session with described columns, and rows of a file as it is.
-pub(super) const TABLE: &str = r#"name = "vectors"
-task = "flynn"
-[data]
-classes = ["cat", "dog"]
+pub(super) const TABLE: &str = concat!(
+    head!("flynn"),
+    r#"classes = ["cat", "dog"]
 [table]
 decimal_comma = true
 missing = ["NA", "?"]
 label = "kind"
-[[table.column]]
-name = "höhe"
-kind = "number"
-fill = -0.0
-indicator = true
-min = -1
-max = 2.5
-clip = true
-[[table.column]]
-name = "sex"
-kind = "category"
-levels = ["m", "f"]
-fill = ""
-others_missing = true
-[[table.column]]
-name = "seen"
-kind = "date"
-order = "day-month-year"
-fill = "2026-01-31"
-max = "2030-01-01"
-[[table.column]]
-name = "id"
-kind = "ignored"
-[[table.column]]
-name = "stage"
-kind = "ordinal"
-levels = ["II", "I"]
-fill = "I"
-[flynn]
-m = 16
-s = 2
-rho = 3
-gamma = 0.5
-"#;
+"#,
+    column!("höhe", "number", "fill = -0.0", "indicator = true", "min = -1", "max = 2.5", "clip = true"),
+    column!("sex", "category", r#"levels = ["m", "f"]"#, r#"fill = """#, "others_missing = true"),
+    column!("seen", "date", r#"order = "day-month-year""#, r#"fill = "2026-01-31""#, r#"max = "2030-01-01""#),
+    column!("id", "ignored"),
+    column!("stage", "ordinal", r#"levels = ["II", "I"]"#, r#"fill = "I""#),
+    flynn!(),
+);
 
 /// Rows for `TABLE`, with another delimiter, another order, an additional column, quotes, missing and
 /// clipped values, and a text that is not a level.
@@ -87,10 +60,7 @@ pub(super) fn of_groups() -> String {
 
 /// Returns session files with groups that must be refused.
 pub(super) fn bad_groups() -> Vec<(&'static str, String)> {
-    let changed = |text: &str, from: &str, to: &str| {
-        assert!(text.contains(from), "{from}");
-        toml(&text.replacen(from, to, 1), 5)
-    };
+    let changed = |text: &str, from: &str, to: &str| changed(text, 5, from, to);
     let table = |name: &str| changed(TABLE, "label = ", &format!("group = \"{name}\"\nlabel = "));
     let groups = |from: &str, to: &str| changed(&of_groups(), from, to);
     let unit = "unit = \"group\"\ngroup_rows = 2\nepsilon";

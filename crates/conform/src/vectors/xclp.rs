@@ -25,12 +25,9 @@ use zeroize::Zeroizing;
 use super::sessions::toml;
 use super::{bytes, hex};
 
-pub(crate) const HEAD: &str = r#"name = "vectors"
-task = "xclp"
-[data]
-features = 3
-classes = ["cat", "dog"]
-[xclp]
+pub(crate) const HEAD: &str = concat!(
+    head!("xclp", 3, r#""cat", "dog""#),
+    r#"[xclp]
 bits = 64
 k = 2
 alpha = 0.9
@@ -42,7 +39,8 @@ large_owner = true
 most_rows = 4
 most_sessions = 12
 memory_mb = 700
-"#;
+"#,
+);
 
 pub(crate) fn xclp() -> Value {
     let text = toml(HEAD, 7);

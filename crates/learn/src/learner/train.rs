@@ -81,7 +81,7 @@ pub fn train(
 ) -> Trained {
     let mut pass = Pass::new((0..rows.nrows()).collect());
     let next = |count, stream: &mut Stream, batch: &mut Vec<usize>| pass.next(count, stream, batch);
-    descend(network, start, rows, labels, row_weights, settings, stream, next)
+    descend(network, start, (rows, labels, row_weights), settings, stream, next)
 }
 
 /// Trains on two kinds of rows, given by their indices. Half of each batch (the smaller half if the batch
@@ -117,7 +117,7 @@ pub fn train_halves(
         steps => steps,
     };
     let settings = Settings { steps, ..*settings };
-    descend(network, start, rows, labels, row_weights, &settings, stream, next)
+    descend(network, start, (rows, labels, row_weights), &settings, stream, next)
 }
 
 /// Indices of rows, shuffled again for each pass.
@@ -148,13 +148,10 @@ impl Pass {
 }
 
 /// Takes the steps. `next` appends the indices of a batch with the given number of rows.
-#[expect(clippy::too_many_arguments, reason = "the arguments of `train`, and the order of the rows")]
 fn descend(
     network: &Network,
     start: Vec<f32>,
-    rows: ArrayView2<'_, f32>,
-    labels: &[u16],
-    row_weights: Option<&[f32]>,
+    (rows, labels, row_weights): (ArrayView2<'_, f32>, &[u16], Option<&[f32]>),
     settings: &Settings,
     stream: &mut Stream,
     mut next: impl FnMut(usize, &mut Stream, &mut Vec<usize>),

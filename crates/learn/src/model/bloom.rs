@@ -62,7 +62,7 @@ pub struct Counts {
 pub fn fit(hash: &FlyHash, scaler: &Scaler, data: &Dataset, classes: usize) -> Result<Counts, ModelError> {
     let mut counts = Counts::zero(classes, hash.m());
     if data.rows() > 0 {
-        count(&mut counts, hash, scaler, data.into(), data.labels())?;
+        count(&mut counts, hash, scaler, (data.into(), data.labels()))?;
     }
     Ok(counts)
 }
@@ -85,7 +85,7 @@ pub fn add(
     if let Some(at) = counts.values.iter().position(|&count| count > room) {
         return Err(CountsError::Overflow { class: at / counts.m, i: at % counts.m }.into());
     }
-    count(counts, hash, scaler, data, labels)
+    count(counts, hash, scaler, (data, labels))
 }
 
 /// Adds rows as [`add`] does, without its check that no count can exceed 32 bits. The caller must be sure of
@@ -94,8 +94,7 @@ fn count(
     counts: &mut Counts,
     hash: &FlyHash,
     scaler: &Scaler,
-    data: Borrowed<'_>,
-    labels: &[u16],
+    (data, labels): (Borrowed<'_>, &[u16]),
 ) -> Result<(), ModelError> {
     let classes = counts.classes;
     if labels.len() != data.rows() {

@@ -217,12 +217,7 @@ pub struct AllReduce {
 }
 
 impl Machine for AllReduce {
-    type Message = Message;
-    type Timer = Never;
-    type Job = Job;
-    type Done = Done;
-    type Record = Never;
-    type Output = Total;
+    crate::protocol::machine_types!(Message, Never, Job => Done, Never, Total);
 
     fn handle(&mut self, _now: Time, input: Input<Self>) -> Step<Self> {
         let mut step = Step::none();

@@ -151,12 +151,7 @@ pub struct Transfer {
 }
 
 impl Machine for Transfer {
-    type Message = Message;
-    type Timer = Timer;
-    type Job = Never;
-    type Done = Never;
-    type Record = Never;
-    type Output = Output;
+    crate::protocol::machine_types!(Message, Timer, Never => Never, Never, Output);
 
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
         let mut step = Step::none();
@@ -283,14 +278,8 @@ impl Transfer {
         }
     }
 
-    fn message(
-        &mut self,
-        now: Time,
-        from: Peer,
-        message: Message,
-        step: &mut Step<Self>,
-    ) -> Result<(), Fault> {
-        match message {
+    fn message(&mut self, now: Time, from: Peer, said: Message, step: &mut Step<Self>) -> Result<(), Fault> {
+        match said {
             Message::Fetch(slot, want) => {
                 if slot as usize >= self.ctx.plan.len() {
                     return Err(Fault::Inconsistent(format!(

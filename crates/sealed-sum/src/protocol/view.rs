@@ -146,12 +146,7 @@ type Refusal = (Reason, Option<Peer>);
 const DISAGREEMENT: Refusal = (Reason::Disagreement, None);
 
 impl Machine for View {
-    type Message = Message;
-    type Timer = Timer;
-    type Job = all_reduce::Job;
-    type Done = all_reduce::Done;
-    type Record = Never;
-    type Output = Output;
+    crate::protocol::machine_types!(Message, Timer, all_reduce::Job => all_reduce::Done, Never, Output);
 
     fn handle(&mut self, now: Time, input: Input<Self>) -> Step<Self> {
         let mut step = Step::none();
@@ -356,15 +351,9 @@ impl View {
         self.round.as_mut().filter(|round| sum == expected && round.slot == sum.slot)?.reduce.as_mut()
     }
 
-    fn message(
-        &mut self,
-        now: Time,
-        from: Peer,
-        message: Message,
-        step: &mut Step<Self>,
-    ) -> Result<(), Fault> {
+    fn message(&mut self, now: Time, from: Peer, said: Message, step: &mut Step<Self>) -> Result<(), Fault> {
         let downward = self.place.parent == Some(from);
-        match message {
+        match said {
             Message::Up(ballot, report) if ballot == self.ballot => {
                 if downward {
                     return Err(Fault::OutOfOrder("report"));

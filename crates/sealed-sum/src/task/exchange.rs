@@ -85,12 +85,7 @@ impl fmt::Debug for Seat {
 pub enum Vocabulary {}
 
 impl Machine for Vocabulary {
-    type Message = Content;
-    type Timer = u64;
-    type Job = Job;
-    type Done = Done;
-    type Record = Never;
-    type Output = Output;
+    crate::protocol::machine_types!(Content, u64, Job => Done, Never, Output);
 
     fn handle(&mut self, _: Time, _: Input<Self>) -> Step<Self> {
         match *self {}

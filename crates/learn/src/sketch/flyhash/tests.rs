@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::sketch::Parameters;
+use crate::sketch::{Parameters, machines};
 use flyswarm_data::Dataset;
 use flyswarm_data::scaling::Scaling;
 use flyswarm_sealed_sum::crypto::stream::Stream;
@@ -96,19 +96,6 @@ fn other_features_are_refused() {
     assert_eq!(error.to_string(), "2 features in the data, expected 3");
 }
 
-/// Returns all instruction sets of this machine, the plainest first.
-fn instruction_sets() -> Vec<Arch> {
-    let mut all = vec![Arch::Scalar];
-    #[cfg(target_arch = "x86_64")]
-    {
-        all.extend(pulp::x86::V3::try_new().map(Arch::V3));
-        all.extend(pulp::x86::V4::try_new().map(Arch::V4));
-    }
-    #[cfg(target_arch = "aarch64")]
-    all.extend(pulp::aarch64::Neon::try_new().map(Arch::Neon));
-    all
-}
-
 /// Makes rows of one kind, `n` x `d`.
 fn made(kind: &str, n: usize, d: usize) -> Dataset {
     let mut stream = Stream::new(kind.as_bytes(), "test", &[]);
@@ -173,7 +160,7 @@ fn every_kind_of_rows_has_the_winners_of_the_rule_on_every_instruction_set() {
         let sketch = sketch(20, 5000, 6, 3, densify);
         let expected: Vec<u32> =
             [0, 1, 63, 64, 127, 128, 129].iter().flat_map(|&i| naive(&sketch, data.row(i))).collect();
-        for arch in instruction_sets() {
+        for arch in machines() {
             let scaler = Scaler::new(&Scaling::None, 20, None).unwrap();
             let found = FlyHash { arch, ..FlyHash::new(&sketch) }.winners(&scaler, &data, 0..130).unwrap();
             let some: Vec<u32> =
@@ -195,7 +182,7 @@ fn rows_of_m_of_any_length_have_the_winners_of_the_rule() {
         let data = made(kind, 3, 60);
         let sketch = sketch(60, 3000, s, 4, false);
         let expected: Vec<u32> = (0..3).flat_map(|i| naive(&sketch, data.row(i))).collect();
-        for arch in instruction_sets() {
+        for arch in machines() {
             let scaler = Scaler::new(&Scaling::None, 60, None).unwrap();
             let found = FlyHash { arch, ..FlyHash::new(&sketch) }.winners(&scaler, &data, 0..3).unwrap();
             assert_eq!(found, expected, "{kind}, s {s}, {arch:?}");

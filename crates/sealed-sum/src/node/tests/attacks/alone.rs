@@ -526,13 +526,7 @@ fn a_node_that_is_held_up_says_that_it_is_there_to_whom_it_concerns() {
 fn proposes_with_a_barred_member() -> (One, Ballot, Peer, u64) {
     let mut one = One::strange(Vec::new());
     let (third, other, rest) = (one.committee[0], one.committee[1], one.others.clone());
-    rest.iter().chain([&other]).for_each(|&peer| one.greet(peer));
-    let mut ms = 0;
-    while one.node.elections.proposed().is_none() {
-        ms += 10;
-        one.wait(ms);
-    }
-    let ballot = one.node.elections.proposed().unwrap();
+    let (ballot, ms) = one.proposal_with(other);
     one.greet(third);
     let mut item = one.promise(other, ballot, 0).item;
     for (number, suspect) in (0u16..).zip([one.me, rest[0], rest[1]]) {

@@ -100,6 +100,24 @@ fn who_claims_to_have_everything_and_gives_nothing_is_named_and_costs_no_time() 
     }
 }
 
+impl One {
+    /// Connects the node to all peers outside the committee and to `other`, and waits until it proposes.
+    /// Returns the ballot and the time in milliseconds.
+    pub(super) fn proposal_with(&mut self, other: Peer) -> (Ballot, u64) {
+        for peer in self.others.clone().into_iter().chain([other]) {
+            self.greet(peer);
+        }
+        let mut ms = 0;
+        loop {
+            if let Some(ballot) = self.node.elections.proposed() {
+                return (ballot, ms);
+            }
+            ms += 10;
+            self.wait(ms);
+        }
+    }
+}
+
 #[test]
 fn a_promise_that_comes_after_its_proposal_was_refused_delays_the_next_proposal() {
     // The author of the promise counts a proposal that began nothing. So it would refuse an earlier
@@ -107,14 +125,8 @@ fn a_promise_that_comes_after_its_proposal_was_refused_delays_the_next_proposal(
     let lease = timing().proposal_backoff_ms;
     for late in [false, true] {
         let mut one = One::strange(Vec::new());
-        let (other, rest) = (one.committee[1], one.others.clone());
-        rest.iter().chain([&other]).for_each(|&peer| one.greet(peer));
-        let mut ms = 0;
-        while one.node.elections.proposed().is_none() {
-            ms += 10;
-            one.wait(ms);
-        }
-        let ballot = one.node.elections.proposed().unwrap();
+        let other = one.committee[1];
+        let (ballot, ms) = one.proposal_with(other);
         one.hear(other, Message::Refuse(ballot, Ballot { counter: ballot.counter + 1, proposer: other }));
         assert_eq!(one.node.elections.proposed(), None);
         if late {
