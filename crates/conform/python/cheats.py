@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from broken import finish
-from liars import BESIDE, Failed, over, ports
+from liars import BESIDE, Failed, ports
 
 NAMES = ["north", "south", "east", "west"]
 CHEATER, VICTIM = "south", "east"

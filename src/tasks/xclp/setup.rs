@@ -70,7 +70,7 @@ impl Setup {
             proves,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
-            out: Arc::clone(known.0),
+            out: known.0.clone(),
             seen: Arc::clone(known.1),
             patience_ms: seat.patience_ms,
             longest_ms: seat.longest_ms,
