@@ -113,7 +113,7 @@ pub struct Config {
     /// Key with which every connection is encrypted once more (libp2p `pnet`). Peers without the same key are
     /// disconnected before Noise.
     pub network_key: Option<NetworkKey>,
-    /// Relays for peers that cannot be dialled: their peer ids and addresses.
+    /// Peer id and address of each relay. Peers that cannot be dialled are reached through relays.
     pub relays: Vec<(PeerId, Multiaddr)>,
 }
 

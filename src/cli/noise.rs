@@ -61,8 +61,8 @@ impl NoiseArguments {
     }
 }
 
-/// Print for each data set of this key how much privacy budget was spent, and how many sessions on secret
-/// shares (xclp, summary, glm) have used the data set
+/// Print for each data set of a key how much privacy budget was spent, and how many sessions on secret shares
+/// (xclp, fedavg-xclp, summary, glm) have used the data set
 #[derive(Debug, Args)]
 pub(super) struct Spent {
     /// Key file [default: the key of `flyswarm id`]

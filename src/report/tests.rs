@@ -405,7 +405,7 @@ fn a_task_that_shares_rows_says_what_two_members_can_know() {
         "know every hash",
         "weights after every round",
         "how many rows each member trains on",
-        "salted commitments",
+        "a salted hash of its input",
         "how many labels of each class there are",
         "over all rows with a label",
     ] {

@@ -129,7 +129,7 @@ pub struct Swarm {
     waiting: BTreeSet<usize>,
     pub(super) tampering: BTreeMap<Peer, (Tamper, u64, u64)>,
     banned: BTreeSet<(Peer, Peer)>,
-    /// Peers whose process was ended by a fault.
+    /// Peers whose process a fault has ended, and that have not started again.
     pub down: BTreeSet<Peer>,
     /// Time of the last fault, or of its end.
     pub last_fault: Time,

@@ -365,7 +365,10 @@ impl Spec for FedavgSpec {
             (_, Some(image)) => {
                 let pixels = image.iter().map(|&side| u64::from(side)).product::<u64>();
                 if pixels != u64::from(data.width()) {
-                    let limit = format!("a shape of {} numbers, as many as a row has", data.width());
+                    let limit = format!(
+                        "three numbers whose product is {}, the number of features of a row",
+                        data.width()
+                    );
                     return refuse("fedavg.image", format!("{image:?}"), &limit);
                 }
                 if self.shift >= image[1].min(image[2]) {

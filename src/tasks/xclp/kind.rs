@@ -29,7 +29,7 @@ pub static KIND: TaskKind = TaskKind {
             "few-rows",
             "",
             "xclp.few_rows",
-            "Allow fewer than 5 (k + 1) rows of all peers together; k is the number of neighbours of a row, 10 by default",
+            "Allow fewer rows of all peers together than 5 times (k + 1), which is 55 by default; k is the number of neighbours of a row",
         ),
         TaskOption::field(
             "large-owner",

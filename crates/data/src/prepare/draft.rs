@@ -356,8 +356,8 @@ impl Draft {
                     "texts, few and repeated; with an order: kind = \"ordinal\", levels ascending".to_owned();
                 if rare > 0 {
                     self.said.push(format!(
-                        "{name:?}: {rare} rows have texts of fewer than {} rows, which are not written; these rows count as \
-                         missing",
+                        "{name:?}: texts that fewer than {} rows have are not written; the {rare} rows with such texts \
+                         count as missing in this column",
                         rule.min_rows
                     ));
                     note += "; other texts count as missing";

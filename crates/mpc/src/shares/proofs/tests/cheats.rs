@@ -1,5 +1,5 @@
-//! Table of faults of one party in the whole computation: each is found before anything is opened, and the
-//! accounts of the three parties name a pair that contains the cheater.
+//! Table of faults of one party in the whole computation. Each is found, and the accounts of the three
+//! parties name a pair that contains the cheater. A fault before the marks are opened keeps them closed.
 
 use std::collections::BTreeSet;
 
