@@ -1,6 +1,6 @@
-//! The area under the curve (AUC) of two classes, within each peer. A pair has one row of each class, both of
-//! the same peer. The area is the share of pairs in which the row of the second class has the larger margin. Equal
-//! margins count half.
+//! The area under the curve (AUC) of two classes, within each peer. A pair has one row of each class, both
+//! of the same peer. The area is the share of pairs in which the row of the second class has the larger
+//! margin. Equal margins count half.
 //!
 //! A peer sums over pairs of its own rows, and the sums of several peers add up. So no histogram of margins
 //! is opened, and rows whose scores come from different models are never compared.

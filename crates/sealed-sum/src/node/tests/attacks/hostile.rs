@@ -1,5 +1,5 @@
-//! Attacks from a review: false accusations, endless claims to be working, false totals, unexpected messages of
-//! an exchange, and deals and releases that are too long.
+//! Attacks from a review: false accusations, endless claims to be working, false totals, unexpected
+//! messages of an exchange, and deals and releases that are too long.
 
 use std::collections::BTreeSet;
 
