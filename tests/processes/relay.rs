@@ -152,7 +152,8 @@ fn peers_that_meet_through_a_relay_need_it_no_more_once_a_hole_is_punched() {
     swarm.wait_all(&[0, 1, 2], "view");
     // The session must not finish before the relay has ended.
     swarm.signal(2, "STOP");
-    assert!(relay.events("opened").len() >= 3, "they have met there");
+    // Two circuits connect three peers. The relay may print them later than the peers begin the view.
+    relay.wait("opened", 2);
     drop(relay);
     swarm.signal(2, "CONT");
     for i in 0..3 {
