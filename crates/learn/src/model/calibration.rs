@@ -35,7 +35,7 @@ use crate::sketch::flyhash::FlyHash;
 pub const CANDIDATES: usize = 32;
 /// Number of held-out rows that a fit needs.
 pub const FEWEST_ROWS: u64 = 10;
-/// Percentage of the rows that [`Model::calibrated_on`] holds out, and the largest number of them.
+/// Percentage of the rows that `calibrated_on` holds out, and the largest number of them.
 const HELD_OUT: u32 = 20;
 const MOST_HELD_OUT: usize = 1000;
 /// Number of units in a loss of 1.

@@ -14,7 +14,8 @@
 //! 3. `chosen` of them (or all, if there are fewer) are drawn one after another. Let t = below(the sum of
 //!    the remaining weights). The weights are added up in ascending order of the candidates. The first
 //!    candidate at which the sum exceeds t is drawn and removed.
-//!  Weights are integers. They are computed by additions, products, divisions and square roots of binary64,
+//!
+//! Weights are integers. They are computed by additions, products, divisions and square roots of binary64,
 //! which IEEE 754 defines exactly. So programs in every language draw the same peers.
 
 use serde::{Deserialize, Serialize};

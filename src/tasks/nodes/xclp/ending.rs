@@ -37,24 +37,30 @@ const WAYS: [(&str, Way); 4] = [
     }),
 ];
 
+/// Changes the first message of a liar to a peer that `way` changes. Returns whether it has changed one.
+fn change_once(lab: &mut Lab, liar: Peer, victim: Peer, way: Way) -> Arc<Mutex<bool>> {
+    let changed = Arc::new(Mutex::new(false));
+    let done = changed.clone();
+    lab.net.liars.insert(liar);
+    lab.net.rewrite = Some(Box::new(move |from, to, message| {
+        let Message::Exchange { sum, content } = message else { return None };
+        let (mut body, data) = talk::read(content.clone()).ok()?;
+        let (mut data, mut done) = (data.to_vec(), done.lock().unwrap());
+        if (from, to) != (liar, victim) || *done || !way(&mut body, &mut data) {
+            return None;
+        }
+        *done = true;
+        Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
+    }));
+    changed
+}
+
 #[test]
 fn three_candidates_of_whom_one_deviates_end_every_honest_peer_at_once_because_of_it() {
     let (liar, victim) = (Peer(1), Peer(2));
     for (seed, (what, way)) in (0..).zip(WAYS) {
         let mut lab = three_candidates(seed);
-        let (changed, mut done) = (Arc::new(Mutex::new(false)), false);
-        let seen = changed.clone();
-        lab.net.liars.insert(liar);
-        lab.net.rewrite = Some(Box::new(move |from, to, message| {
-            let Message::Exchange { sum, content } = message else { return None };
-            let (mut body, data) = talk::read(content.clone()).ok()?;
-            let mut data = data.to_vec();
-            if (from, to) != (liar, victim) || done || !way(&mut body, &mut data) {
-                return None;
-            }
-            (done, *seen.lock().unwrap()) = (true, true);
-            Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
-        }));
+        let changed = change_once(&mut lab, liar, victim, way);
         lab.net.run_unchecked(120_000, |_| false);
         assert!(*changed.lock().unwrap(), "{what}");
         let events = &lab.net.events;
@@ -74,19 +80,9 @@ fn three_candidates_of_whom_one_deviates_end_every_honest_peer_at_once_because_o
 #[test]
 fn a_fourth_candidate_replaces_one_of_two_that_no_longer_compute_together() {
     let names = ["peer-0", "peer-1", "peer-2", "peer-3"].map(String::from);
-    let (liar, mut done) = (Peer(1), false);
+    let liar = Peer(1);
     let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 3, XclpSpec { compute: names.into(), ..spec() });
-    lab.net.liars.insert(liar);
-    lab.net.rewrite = Some(Box::new(move |from, to, message| {
-        let Message::Exchange { sum, content } = message else { return None };
-        let (mut body, data) = talk::read(content.clone()).ok()?;
-        let mut data = data.to_vec();
-        if (from, to) != (liar, Peer(2)) || done || !WAYS[2].1(&mut body, &mut data) {
-            return None;
-        }
-        done = true;
-        Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
-    }));
+    change_once(&mut lab, liar, Peer(2), WAYS[2].1);
     lab.net.run(120_000);
     assert_eq!(lab.holds().len(), 4, "{:?}", lab.net.events);
     let marks = marks(&lab.net);
@@ -98,19 +94,9 @@ fn a_fourth_candidate_replaces_one_of_two_that_no_longer_compute_together() {
 #[test]
 fn no_view_begins_over_candidates_of_whom_no_three_compute_together() {
     let names = ["peer-0", "peer-1", "peer-2", "peer-3"].map(String::from);
-    let (liar, lost, mut done) = (Peer(1), Peer(3), false);
+    let (liar, lost) = (Peer(1), Peer(3));
     let mut lab = lab(&[12, 12, 12, 12, 0], Scaling::None, 4, XclpSpec { compute: names.into(), ..spec() });
-    lab.net.liars.insert(liar);
-    lab.net.rewrite = Some(Box::new(move |from, to, message| {
-        let Message::Exchange { sum, content } = message else { return None };
-        let (mut body, data) = talk::read(content.clone()).ok()?;
-        let mut data = data.to_vec();
-        if (from, to) != (liar, Peer(2)) || done || !WAYS[2].1(&mut body, &mut data) {
-            return None;
-        }
-        done = true;
-        Some(Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
-    }));
+    change_once(&mut lab, liar, Peer(2), WAYS[2].1);
     // One candidate is counted, and crashes when it begins. It might come back.
     let begun = Arc::new(Mutex::new(false));
     let seen = begun.clone();
