@@ -6,10 +6,11 @@
 //! it knows far more than an owner does. It wants the row of one *victim*. There are two ways to find the
 //! cosines between its made-up rows and the victim:
 //!
-//! - *algebra*: the attacker knows every row, weight and score except the victim's weights. With
-//!   a = D^-1/2 z, (D - alpha W) a = D^1/2 y. So each unlabelled row i of the attacker gives, for every class, an equation
-//!   for the weight w of the edge from i to the victim v: w (a_i - alpha a_v) = alpha S - d a_i. Here S and d
-//!   are sums over all other edges. If scores are rounded, the attacker also knows the sum of the row.
+//! - *algebra*: the attacker knows every row, weight and score except the victim's weights. With a =
+//!   D^-1/2 z, (D - alpha W) a = D^1/2 y. So each unlabelled row i of the attacker gives, for every
+//!   class, an equation for the weight w of the edge from i to the victim v: w (a_i - alpha a_v) = alpha
+//!   S - d a_i. Here S and d are sums over all other edges. If scores are rounded, the attacker also
+//!   knows the sum of the row.
 //! - *line*: the best line through the scores of the attacker's rows, fitted to the true cosines. *Chance* is
 //!   the same with the scores of the rows shuffled. It shows what the fit alone achieves.
 //!

@@ -246,7 +246,7 @@ fn what_is_named_like_a_format_but_begins_otherwise_is_refused() {
     assert!(refused_bytes("a", &gzip(&zipped), &Expected::default()).contains("gunzip it first"));
     let y = fixture("y.npy");
     let labelled = Expected { labels_file: Some(&y), ..Expected::default() };
-    assert!(refused("rows.csv", &labelled).contains("and this file is csv"));
+    assert!(refused("rows.csv", &labelled).contains("but this file is csv"));
 }
 
 /// A file that is cut at any place is refused. A file with a changed byte is refused in one line or gives
