@@ -134,7 +134,8 @@ impl Excluded {
         let next = match of_candidates.clone().all(|(_, lost)| *lost) {
             true => "start all peers again when their connections hold",
             false => {
-                "make a new session whose field `compute` names other peers, or a fourth one; the events `named` of                  `join --json` have the signed evidence"
+                "make a new session whose field `compute` names other peers, or a fourth one; the events \
+                 `named` of `join --json` have the signed evidence"
             }
         };
         Err(format!(

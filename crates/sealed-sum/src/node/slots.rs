@@ -129,7 +129,7 @@ impl Slots {
         }
     }
 
-    /// Returns the reason if the next slot cannot be summed any more, whoever takes part.
+    /// Returns the reason if no members of the roster can sum the next slot any more.
     pub(super) fn stuck(&self) -> Option<Ending> {
         if !self.failed {
             return None;
