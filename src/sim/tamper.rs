@@ -13,9 +13,10 @@ use crate::crypto::mask::{self, Wide, Word};
 use crate::protocol::all_reduce;
 use crate::protocol::context::Aggregate;
 use crate::protocol::deal::Release;
+use crate::protocol::marks::Marks;
 use crate::protocol::message::Message;
 use crate::protocol::signed::Signed;
-use crate::protocol::view::{self, Order, Reason, Report, Rng};
+use crate::protocol::view::{self, Order, Report, Rng};
 use crate::protocol::wire::{self, Frame};
 use crate::session::Peer;
 use crate::tasks::exchange::{Seat, Source};
@@ -168,12 +169,14 @@ impl Task for Poisoned {
         self.0.allows(slot, history, members)
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        self.0.view_failed(slot, history, author, suspect, reason);
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        self.0.can_continue(slot, history, members)
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
+        self.0.can_continue(slot, history, members, marks)
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

@@ -5,7 +5,7 @@
 In each session four peers have rows, and the first three compute. One of these runs `CONFORM join --deviate WAY`.
 The deviation is caught if all of these hold: no honest peer gets a result, every peer or pair that an honest peer
 names contains the cheater, no honest peer blames or suspects another, and an honest peer names, blames or suspects
-the cheater. All honest peers end within a few seconds with code 3, and their last line has the cheater and what to
+the cheater, or the cheater has signed that it suspects the other one. All honest peers end within a few seconds with code 3, and their last line has the cheater and what to
 do. If only a share of one owner's output is wrong, the others may get their results.
 """
 
@@ -28,18 +28,15 @@ NAMES = ["north", "south", "east", "west"]
 CHEATER, VICTIM = "south", "east"
 # Seconds until a session counts as one that does not end, and between the ends of the first and the last peer.
 LONGEST = 100
-TOGETHER = 5
+TOGETHER = 15
 # Last line of an honest peer.
 LAST = re.compile(rf"three candidates must compute together, and of .*\b{CHEATER}\b.* breaks the rules .*new session")
-# Ways after which the victim waits in vain. A stall is not a verdict: only the victim no longer computes with the
-# cheater, and the others wait for a quorum. So these peers do not end together, and their last lines differ.
-STALLS = {"low-0"}
 # The way, and what the deviating build does.
 WAYS = {
     "input": "a wrong bit of a share of its input",
     "commitment": "different commitments to its input",
     "copies": "different lists of hashes of its shares",
-    "begin": "says that it computes with no peer",
+    "accuses-300": "claims that the other member deviates",
     "low-0": "the lowest bit of its first message",
     "high-6": "the highest bit, in the check of inputs or the distances",
     "low-100": "the lowest bit, in the choice of neighbours",
@@ -97,13 +94,13 @@ def run(flyswarm: str, conform: str, way: str, folder: Path) -> str:
     if missing := sorted(honest.keys() - ends.keys()):
         raise Failed(f"{', '.join(missing)} did not end in {LONGEST} s")
     apart = max(ends.values()) - min(ends.values())
-    if apart > TOGETHER and way not in {"output", *STALLS}:
+    if apart > TOGETHER and way != "output":
         raise Failed(f"honest peers end within {apart:.1f} s")
     return judge(way, folder, honest) + f"; all end within {apart:.1f} s, after {min(ends.values()) - began:.0f} s"
 
 
 def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) -> str:
-    named, blamed, failed, copies = set(), set(), set(), set()
+    named, blamed, failed, copies, own = set(), set(), set(), set(), set()
     for name, process in honest.items():
         lines = (folder / f"{name}.out").read_text(errors="replace").splitlines()
         events = [json.loads(line) for line in lines if line.startswith("{")]
@@ -111,23 +108,25 @@ def judge(way: str, folder: Path, honest: dict[str, subprocess.Popen[bytes]]) ->
         if not may and (process.returncode == 0 or (folder / f"{name}.labels").exists()):
             raise Failed(f"{name} has a result")
         last = [event["message"] for event in events if event.get("event") == "error"]
-        known = way in STALLS or (last and LAST.search(last[-1]))
-        if way != "output" and (process.returncode != 3 or not last or not known):
+        if way != "output" and (process.returncode != 3 or not last or not LAST.search(last[-1])):
             raise Failed(f"{name} ends with code {process.returncode} and {last}")
         copies |= {name for event in events if event.get("event") == "error"
                    and re.search(rf"\b{CHEATER}\b.*different copies", event["message"])}
         named |= {tuple(sorted(event["peers"])) for event in events if event.get("event") == "named"}
         blamed |= {(name, event["peer"]) for event in events if event.get("event") == "blamed"}
+        own |= {event["suspect"] for event in events
+                if event.get("event") == "view-failed" and event["author"] == CHEATER and event["suspect"]}
         failed |= {(name, event["suspect"]) for event in events
                    if event.get("event") == "view-failed" and event["author"] == name and event["suspect"]}
     if any(CHEATER not in peers for peers in named) or len(named) > 1:
         raise Failed(f"named: {named}")
     if any(who != CHEATER for _, who in blamed | failed):
         raise Failed(f"honest peers are accused: {blamed}, {failed}")
-    if not named and not blamed and not failed and not copies:
+    if not named and not blamed and not failed and not copies and not own:
         raise Failed("no peer noticed it")
     told = [f"named {' or '.join(peers)}" for peers in named]
     told += [f"in the pair with different copies at {len(copies)}"] if copies else []
+    told += ["by its own accusation"] if own else []
     told += [f"blamed by {len(blamed)}"] if blamed else []
     told += [f"suspected by {len({name for name, _ in failed})}"] if failed else []
     return ", ".join(told)

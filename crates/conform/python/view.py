@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable
 
-from primitives.crypto import CryptoError, agreement_key, exchange_public, total_digest
+from primitives.crypto import CryptoError, agreement_key, exchange_public, tagged, total_digest
 from primitives.decision import (
     Fault,
     check_record,
@@ -40,6 +40,7 @@ from primitives.encoding import (
     Value,
     ViewKey,
     ViewMessage,
+    canonical,
 )
 from primitives.members import known_at, marks_of
 from primitives.sharing import make_deal, make_release
@@ -97,8 +98,9 @@ class View:
         self.keys_below: list[Signed] = []
         self.jobs = 0
 
+        self.beginning = tagged("begun", canonical("Begun", begin.item))
         self.secret = machine.draw(32)
-        self.own_key = machine.sign(ViewKey(self.ballot, exchange_public(self.secret), None))
+        self.own_key = machine.sign(ViewKey(self.ballot, self.beginning, exchange_public(self.secret), None))
         self.keys_below.append(self.own_key)
         self.rounds: dict[tuple[str, int], Round] = {}
         self.wait_for("Keys", -1)
@@ -241,7 +243,7 @@ class View:
     def item_fits(self, kind: str, slot: int, signed: Signed) -> bool:
         session, item = self.session, signed.item
         if kind == "Keys":
-            return item.ballot == self.ballot and item.commitment is None
+            return (item.ballot, item.begun) == (self.ballot, self.beginning) and item.commitment is None
         if kind == "TotalReady":
             return (item.sum == SumId(self.ballot, slot) and slot < len(session.plan)
                     and signed.author in session.dealers(slot, self.members))

@@ -14,7 +14,8 @@ pub use history::History;
 pub use outcome::Outcome;
 
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::{Reason, Rng};
+use crate::protocol::marks::Marks;
+use crate::protocol::view::Rng;
 use crate::session::Peer;
 use exchange::{Seat, Source};
 
@@ -58,13 +59,17 @@ pub trait Task: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Notes that a view has failed in `slot`: `author` has signed that it ended because of `suspect`.
-    fn view_failed(&self, _slot: u32, _history: &History, _author: Peer, _suspect: Peer, _reason: Reason) {}
-
-    /// Checks whether a new sum of `slot` over `members` can succeed, as far as this peer knows. Other than
-    /// [`Task::allows`], the verdict may differ between peers. A leader begins no such view. A peer ends if
-    /// the sum cannot even succeed over the whole roster.
-    fn can_continue(&self, _slot: u32, _history: &History, _members: &[Peer]) -> Result<(), String> {
+    /// Checks whether a new sum of `slot` over `members` can succeed in spite of these marks. In a view, the
+    /// marks are those of its promises, so that all members return the same verdict. A leader begins no sum
+    /// that cannot succeed, and a member does not contribute to it. A peer ends the session if the sum cannot
+    /// succeed over the whole roster with the accusations that this peer knows.
+    fn can_continue(
+        &self,
+        _slot: u32,
+        _history: &History,
+        _members: &[Peer],
+        _marks: &Marks,
+    ) -> Result<(), String> {
         Ok(())
     }
 

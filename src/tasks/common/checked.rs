@@ -14,14 +14,14 @@ use zeroize::Zeroizing;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
+use crate::protocol::marks::Marks;
 use crate::protocol::sum_id::SumId;
-use crate::protocol::view::Reason;
 use crate::protocol::{Action, Input, Step, Time};
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 use crate::tasks::exchange::{Done, Exchange, Job, Output, Roles, Seat, Source, Vocabulary};
 use crate::tasks::xclp::computation::{Cells, Computation};
-use crate::tasks::xclp::compute::{Compute, Excluded, FirstCommitments, Setup};
+use crate::tasks::xclp::compute::{Compute, FirstCommitments, Setup};
 use crate::tasks::xclp::computed::{Computed, inputs_digest};
 use crate::tasks::xclp::parties;
 
@@ -94,7 +94,6 @@ pub(crate) struct Check {
     /// Names of the peers that may compute; if empty, the coin draws the computing members.
     compute_names: Vec<String>,
     proves: bool,
-    out: Excluded,
     seen: FirstCommitments,
     /// Sums in whose exchange this peer has taken part. No exchange begins twice, because the same random
     /// numbers would be used twice.
@@ -135,8 +134,8 @@ impl Check {
     ) -> Self {
         let salt = derive(secret, "salt of the input", &session.id().0);
         let (words, rule) = (Words(Zeroizing::new(words)), Arc::new(rule));
-        let (out, seen, begun) = (Excluded::default(), FirstCommitments::default(), Mutex::default());
-        Self { session, rule, me, words, salt, compute_names, proves, out, seen, begun }
+        let (seen, begun) = (FirstCommitments::default(), Mutex::default());
+        Self { session, rule, me, words, salt, compute_names, proves, seen, begun }
     }
 
     /// Checks that a peer may take part with these rows.
@@ -168,7 +167,7 @@ impl Check {
         if slot == at {
             return match members.len() < FEWEST {
                 true => Err(format!("{} members, at least {FEWEST}", members.len())),
-                false => parties::trio(&self.candidates(history)?, members, |_, _| false).map(drop),
+                false => parties::trio(&self.candidates(history)?, members, &Marks::default()).map(drop),
             };
         }
         let Ok(trio) = self.trio(at, history) else { return Ok(()) };
@@ -178,16 +177,14 @@ impl Check {
         }
     }
 
-    /// Takes the failure of a view of the exchange: it may keep two candidates apart.
-    pub(crate) fn view_failed(&self, history: &History, pair: [Peer; 2], reason: Reason) {
-        if let Ok(candidates) = self.candidates(history) {
-            self.out.failed(&candidates, pair, reason);
-        }
-    }
-
     /// Checks that three candidates among `members` still compute together.
-    pub(crate) fn can_continue(&self, history: &History, members: &[Peer]) -> Result<(), String> {
-        self.out.check(&self.session, || self.candidates(history), members)
+    pub(crate) fn can_continue(
+        &self,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
+        parties::can_continue(&self.session, || self.candidates(history), members, marks)
     }
 
     /// Checks the result of the exchange in slot `at`, or of an opening of `words` words in a later slot.
@@ -249,9 +246,8 @@ impl Check {
         let (rule, words, salt) = (self.rule.clone(), self.words.0.clone(), self.salt.clone());
         let owners = seat.members.iter().map(|&peer| (peer, 1)).collect();
         let computation = Computation::Cells(Cells { rule, words, salt });
-        let known = (&self.out, &self.seen);
-        let setup = Setup::of(seat, owners, candidates, computation, self.proves, known);
-        Ok(Source::Exchange(Box::new(Compute::new(setup))))
+        let setup = Setup::of(seat, owners, candidates, computation, self.proves, &self.seen);
+        Ok(Compute::new(setup).map_or(Source::Bystander, |exchange| Source::Exchange(Box::new(exchange))))
     }
 
     /// Returns this peer's copies of the shares from slot `at`. Only the words in `range` for which `keep` is

@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 
 use crate::crypto::mask::Wide;
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::{Reason, Rng};
+use crate::protocol::marks::Marks;
+use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{Build, History, Outcome, RowUse, Rows, Task, Work};
@@ -203,18 +204,18 @@ impl Task for Filled {
         }
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        if slot > FILLS
-            && let Ok((task, seen)) = self.at(history)
-        {
-            task.view_failed(slot - SLOTS, &seen, author, suspect, reason);
-        }
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
         match slot {
             0 | VALUES | FILLS => Ok(()),
-            _ => self.at(history).and_then(|(task, seen)| task.can_continue(slot - SLOTS, &seen, members)),
+            _ => self
+                .at(history)
+                .and_then(|(task, seen)| task.can_continue(slot - SLOTS, &seen, members, marks)),
         }
     }
 

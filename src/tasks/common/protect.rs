@@ -24,7 +24,8 @@ use super::columns::{compare, lines};
 use super::{filled, holders};
 use crate::crypto::mask::{self, Wide};
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::{Reason, Rng};
+use crate::protocol::marks::Marks;
+use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Labels, Outcome, RowUse, Rows, Task, Work};
@@ -439,15 +440,15 @@ impl Task for Protected {
         }
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        if let Some(inner) = self.layout.inner(slot) {
-            self.task.view_failed(inner, &self.layout.seen(history), author, suspect, reason);
-        }
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
         match self.layout.inner(slot) {
-            Some(inner) => self.task.can_continue(inner, &self.layout.seen(history), members),
+            Some(inner) => self.task.can_continue(inner, &self.layout.seen(history), members, marks),
             None => Ok(()),
         }
     }

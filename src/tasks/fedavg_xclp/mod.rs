@@ -28,7 +28,6 @@ use super::common::holders;
 use super::exchange::{Seat, Source};
 use super::fedavg::spec::NETWORK;
 use super::fedavg::{self, Fedavg, LabelledRows};
-use super::xclp::parties::Excluded;
 use super::xclp::{self, Xclp};
 use super::{
     Build, BuiltIn, History, Labels, NewFile, Outcome, OwnSlots, OwnWishes, RowUse, Rows, Shared, Task,
@@ -37,7 +36,7 @@ use super::{
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::Reason;
+use crate::protocol::marks::Marks;
 use crate::session::{Peer, Section, Session, SessionError};
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
@@ -62,7 +61,6 @@ struct FedavgXclp {
     patient: bool,
     secret: Zeroizing<[u8; 32]>,
     /// Candidates that no longer compute together, in any propagation.
-    out: Excluded,
     /// This peer's task in each propagation. It is set when the points have been computed.
     propagations: Vec<OnceLock<Xclp>>,
 }
@@ -243,16 +241,7 @@ impl FedavgXclp {
         let patient = spec.fedavg.patience > 0;
         let place = |known: bool| (0..).zip(&rows.labels).filter(move |(_, label)| label.is_some() == known);
         let places = [true, false].map(|known| place(known).map(|(row, _)| row).collect());
-        Ok(Self {
-            plan,
-            me,
-            fedavg,
-            places,
-            patient,
-            secret: Zeroizing::new(*secret),
-            out: Excluded::default(),
-            propagations,
-        })
+        Ok(Self { plan, me, fedavg, places, patient, secret: Zeroizing::new(*secret), propagations })
     }
 
     /// Returns this peer's task in a propagation. It can be made only after the round before the propagation
@@ -280,9 +269,7 @@ impl FedavgXclp {
         let data = Dataset::new(width, values, Vec::new(), Vec::new());
         let data = Arc::new(data.map_err(|error| format!("the representation of the rows: {error}"))?);
         let secret = derive(&*self.secret, "propagation", &number.to_le_bytes());
-        Ok(place.get_or_init(|| {
-            Xclp::with_plan(self.plan.xclp.clone(), self.me, (data, given), secret, self.out.clone())
-        }))
+        Ok(place.get_or_init(|| Xclp::with_plan(self.plan.xclp.clone(), self.me, (data, given), secret)))
     }
 
     /// Returns the labels that this peer trains on after a propagation.
@@ -381,18 +368,17 @@ impl Task for FedavgXclp {
         }
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        if let Place::Propagation(number, part) = self.plan.layout.place(slot) {
-            let (seen, pair) = (self.plan.propagated(number, history), [author, suspect]);
-            self.plan.xclp.view_failed(&self.out, part + 1, &seen, pair, reason);
-        }
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
         match self.plan.layout.place(slot) {
             Place::Propagation(number, part @ (COMPUTED | LABELLED)) => {
                 let seen = self.plan.propagated(number, history);
-                self.plan.xclp.can_continue(&self.out, part + 1, &seen, members)
+                self.plan.xclp.can_continue(part + 1, &seen, members, marks)
             }
             _ => Ok(()),
         }

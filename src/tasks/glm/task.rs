@@ -12,7 +12,7 @@ use super::result::{self, File};
 use super::spec::GlmSpec;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::Reason;
+use crate::protocol::marks::Marks;
 use crate::session::{Peer, Session};
 use crate::tasks::common::checked::{self, Alone, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
@@ -254,19 +254,18 @@ impl Task for Glm {
         }
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        // The members of a round decide whether it is a check; the failure does not say them.
-        if slot >= COMPUTED && self.role(slot, history).1 != Role::Pattern {
-            self.check.view_failed(history, [author, suspect], reason);
-        }
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
         match self.role(slot, history).1 {
             _ if slot < COMPUTED => Ok(()),
-            Role::Computed => self.check.can_continue(history, members),
+            Role::Computed => self.check.can_continue(history, members, marks),
             Role::Round(_) if self.checks_again(slot, history, members) => {
-                self.check.can_continue(history, members)
+                self.check.can_continue(history, members, marks)
             }
             Role::Round(_) | Role::Pattern => Ok(()),
         }

@@ -16,7 +16,8 @@ use crate::data::digits::digits;
 use crate::node::Event;
 use crate::peer::OwnRows;
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::{Reason, Rng};
+use crate::protocol::marks::Marks;
+use crate::protocol::view::Rng;
 use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, Timing};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{
@@ -63,11 +64,14 @@ impl Task for Recorder {
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         self.task.allows(slot, history, members)
     }
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        self.task.view_failed(slot, history, author, suspect, reason);
-    }
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        self.task.can_continue(slot, history, members)
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
+        self.task.can_continue(slot, history, members, marks)
     }
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         self.task.check(slot, history)

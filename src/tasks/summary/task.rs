@@ -11,7 +11,7 @@ use super::spec::SummarySpec;
 use super::table::Layout;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::protocol::view::Reason;
+use crate::protocol::marks::Marks;
 use crate::session::{Peer, Session};
 use crate::tasks::common::checked::{self, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
@@ -128,14 +128,14 @@ impl Task for Summary {
         }
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        if slot == COMPUTED {
-            self.check.view_failed(history, [author, suspect], reason);
-        }
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        if slot == COMPUTED { self.check.can_continue(history, members) } else { Ok(()) }
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
+        if slot == COMPUTED { self.check.can_continue(history, members, marks) } else { Ok(()) }
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

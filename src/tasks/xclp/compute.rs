@@ -2,8 +2,7 @@
 //! which carry out the whole computation and keep their shares of the output. They send no output before the
 //! committee has decided whose rows were used.
 //!
-//! 1. Each candidate tells all peers which other candidates it no longer computes with ([`Body::Begin`]).
-//!    This determines the computing members ([`parties`]).
+//! 1. The computing members follow from the candidates, the members and the marks of the view ([`parties`]).
 //! 2. Each owner announces a commitment to its input to all peers. No peer gets data about another owner's
 //!    input before it has all commitments.
 //! 3. If the session requires it, every two owners make shares of their distances ([`Pairs`]).
@@ -23,7 +22,6 @@ use super::computation::{Labels, Prepared, sealed};
 use super::computed::{Computed, inputs_digest};
 use super::pairs::{Pairs, Stepped, rounds};
 use super::parties;
-pub(crate) use super::parties::Excluded;
 pub(crate) use super::setup::{FirstCommitments, Rows, Setup};
 use super::talk::{Body, Incoming, Outgoing, What, read, tell};
 use super::watch::Watch;
@@ -61,8 +59,8 @@ pub(crate) struct Compute {
     setup: Setup,
     watch: Watch,
     outgoing: Outgoing,
-    begun: BTreeMap<Peer, Vec<Peer>>,
-    trio: Option<[Peer; 3]>,
+    /// The computing members.
+    trio: [Peer; 3],
     /// For an owner that makes shares of distances: its exchanges with other owners, until it has all shares.
     pairs: Option<Pairs>,
     /// For an owner: its parcels until they are sent.
@@ -75,7 +73,7 @@ pub(crate) struct Compute {
     inputs: BTreeMap<Peer, Zeroizing<Vec<u8>>>,
     /// For a computing member: the digest of the commitments of all owners.
     digest: [u8; 32],
-    /// Parts of vectors that came before the computing members were known, or before the program was running.
+    /// Parts of vectors that came before the program was running.
     early: Vec<(Peer, What, bool, Bytes)>,
     party: Option<Party>,
     sealed: Option<Sealed>,
@@ -98,16 +96,17 @@ impl std::fmt::Debug for Compute {
 }
 
 impl Compute {
-    /// Creates the machine, which has not started.
+    /// Creates the machine, which has not started. Returns `None` if no three candidates may compute in this
+    /// view. No honest leader begins such a view.
     #[must_use]
-    pub(crate) fn new(setup: Setup) -> Self {
-        Self {
+    pub(crate) fn new(setup: Setup) -> Option<Self> {
+        let trio = parties::trio(&setup.candidates, &setup.members, &setup.marks).ok()?;
+        Some(Self {
             watch: Watch::new(setup.patience_ms, setup.longest_ms),
             pairs: Pairs::new(&setup),
             setup,
             outgoing: Outgoing::default(),
-            begun: BTreeMap::new(),
-            trio: None,
+            trio,
             parcels: None,
             sent: false,
             commitments: BTreeMap::new(),
@@ -123,7 +122,7 @@ impl Compute {
             statements: accounts::Statements::default(),
             over: false,
             failed: false,
-        }
+        })
     }
 
     fn me(&self) -> Peer {
@@ -137,21 +136,16 @@ impl Compute {
 
     /// Returns this peer's number among the computing members.
     fn number(&self) -> Option<usize> {
-        self.trio?.iter().position(|peer| *peer == self.me())
+        self.trio.iter().position(|peer| *peer == self.me())
     }
 
     fn start(&mut self, now: Time, step: &mut Step<Vocabulary>) {
         self.watch.start(now, step);
-        let candidate = self.setup.candidates.contains(&self.me());
-        let out = if candidate { self.setup.out.of(self.me()) } else { Vec::new() };
-        tell(self.peers(), &Body::Begin(out.clone()), step);
-        self.begun.insert(self.me(), out);
         let (place, seeds) = self.sharing();
         let owner = (self.setup.ctx.id.0, self.me(), place);
         if let Some((work, prepare)) = self.setup.computation.prepare(owner, seeds) {
             self.job(work, move || JobResult::Input(prepare()), step);
         }
-        self.begin_if_all_are_here(step);
     }
 
     /// Returns this owner's place, and the two seeds and the salt of its shares.
@@ -162,7 +156,7 @@ impl Compute {
 
     /// Continues the exchanges with other owners. After the last of them, makes the parcels.
     fn pair_up(&mut self, step: &mut Step<Vocabulary>) {
-        let ready = self.trio.is_some() && self.commitments.len() == self.setup.owners.len() && !self.over;
+        let ready = self.commitments.len() == self.setup.owners.len() && !self.over;
         let Some(pairs) = self.pairs.as_mut().filter(|_| ready) else { return };
         if let Some((peer, credits)) = pairs.credits() {
             (0..credits).for_each(|_| tell([peer], &Body::Credit, step));
@@ -215,34 +209,6 @@ impl Compute {
         self.watch.compute(job, step);
     }
 
-    /// Returns whether one of these two candidates has announced that it no longer computes with the other.
-    fn apart(&self, x: Peer, y: Peer) -> bool {
-        let says = |x, y| self.begun.get(x).is_some_and(|out| out.contains(y));
-        says(&x, &y) || says(&y, &x)
-    }
-
-    /// Determines the computing members when the announcements of all candidates are here.
-    fn begin_if_all_are_here(&mut self, step: &mut Step<Vocabulary>) {
-        let participants = self.participants();
-        if self.trio.is_some() || self.begun.len() < participants.len() {
-            return;
-        }
-        let here: Vec<Peer> = participants.into_iter().collect();
-        if let Ok(trio) = parties::trio(&self.setup.candidates, &here, |x, y| self.apart(x, y)) {
-            self.trio = Some(trio);
-            self.share_out(step);
-            self.catch_up(step);
-        } else if let Some(other) = self.kept_apart(self.me()) {
-            // Only candidates that are apart from each other end the view. The other peers wait for this.
-            self.fail(Reason::Disagreement, Some(other), step);
-        }
-    }
-
-    /// Returns a candidate in the view that is kept apart from this one, if there is one.
-    fn kept_apart(&self, peer: Peer) -> Option<Peer> {
-        self.begun.keys().copied().find(|&other| self.apart(peer, other))
-    }
-
     /// Handles the parts of vectors that came early.
     fn catch_up(&mut self, step: &mut Step<Vocabulary>) {
         for (from, what, last, data) in std::mem::take(&mut self.early) {
@@ -262,13 +228,12 @@ impl Compute {
         }
     }
 
-    /// Sends the parcels, when they are made and this owner knows the computing members and the announcements
-    /// of all owners.
+    /// Sends the parcels, when they are made and this owner knows the announcements of all owners.
     fn share_out(&mut self, step: &mut Step<Vocabulary>) {
-        let Some(trio) = self.trio.filter(|_| self.copies.len() == self.setup.owners.len()) else { return };
-        let Some(parcels) = self.parcels.take() else { return };
+        let ready = self.copies.len() == self.setup.owners.len();
+        let Some(parcels) = self.parcels.take_if(|_| ready) else { return };
         self.sent = true;
-        for (to, parcel) in trio.into_iter().zip(parcels) {
+        for (to, parcel) in self.trio.into_iter().zip(parcels) {
             if to == self.me() {
                 self.inputs.insert(to, Zeroizing::new(parcel.to_vec()));
             } else {
@@ -333,7 +298,7 @@ impl Compute {
                 self.blame(peer, Fault::Malformed("shares of an input".into()), step);
             }
             JobResult::Unpacked(Ok(inputs)) => {
-                let (Some(number), Some(trio)) = (self.number(), self.trio) else { return };
+                let (Some(number), trio) = (self.number(), self.trio) else { return };
                 let keys = self.party_keys(number, &trio);
                 let (computation, proves) = (self.setup.computation.clone(), self.setup.proves);
                 let limit = computation.round_limit(inputs.len());
@@ -411,7 +376,7 @@ impl Compute {
     /// Returns the computing member before this one or after it.
     fn party_at(&self, side: Side) -> Option<Peer> {
         let step = if side == Side::Before { 2 } else { 1 };
-        Some(self.trio?[(self.number()? + step) % 3])
+        Some(self.trio[(self.number()? + step) % 3])
     }
 
     fn blame(&mut self, peer: Peer, fault: Fault, step: &mut Step<Vocabulary>) {
@@ -424,27 +389,24 @@ impl Compute {
             return;
         }
         self.over = true;
-        self.lost(peer, reason);
         self.party = None;
         step.output(Output::Failed(reason, peer));
     }
 
-    /// If this peer loses another computing member while both compute, it no longer computes with that
-    /// member.
-    fn lost(&self, peer: Option<Peer>, reason: Reason) {
-        let trio = self.trio.filter(|_| self.number().is_some()).unwrap_or([self.me(); 3]);
-        if let Some(peer) = peer.filter(|peer| trio.contains(peer) && *peer != self.me()) {
-            self.setup.out.note(self.me(), peer, reason);
-        }
+    /// Counts a heartbeat. Returns a computing member that has not proved a claim about an owner for too long.
+    /// Its signs of life do not count, because it need not wait for any peer before it answers.
+    fn unproven(&mut self) -> Option<Peer> {
+        let (peer, ticks) = self.alone.as_mut()?;
+        *ticks += 1;
+        (*ticks * HEARTBEAT_MS >= self.setup.patience_ms).then_some(*peer)
     }
 
     /// Returns whether this peer still needs something from `peer`. If it does not and `peer` is lost, the
     /// exchange continues.
     fn needs(&self, peer: Peer) -> bool {
-        let Some(trio) = self.trio else { return self.participants().contains(&peer) };
         let owner = self.is_owner(peer).is_ok();
         let missing = self.number().is_some() && self.party.is_none() && !self.inputs.contains_key(&peer);
-        trio.contains(&peer) || owner && (missing || !self.copies.contains_key(&peer) && !self.sent)
+        self.trio.contains(&peer) || owner && (missing || !self.copies.contains_key(&peer) && !self.sent)
     }
 
     fn advance(&mut self, step: &mut Step<Vocabulary>) {
@@ -453,7 +415,7 @@ impl Compute {
         let computed = self.number().is_none() || self.sealed.is_some() && self.unconfirmed().is_none();
         let idle = self.outgoing.waits().is_none() && !self.watch.is_busy();
         let disputed = self.number().is_some() && self.has_statements();
-        if self.over || disputed || self.trio.is_none() || !shared_out || !computed || !idle {
+        if self.over || disputed || !shared_out || !computed || !idle {
             return;
         }
         self.over = true;
@@ -469,16 +431,6 @@ impl Compute {
 
     /// Returns the peer that this one waits for, and the stage of the exchange.
     fn waits(&self) -> Option<(u32, Peer)> {
-        if self.trio.is_none() {
-            let others = self.participants();
-            let silent = others.iter().find(|peer| !self.begun.contains_key(peer));
-            // A candidate that names another one here ends the view. If it is honest, it does so at once.
-            let names = |peer: &&Peer| {
-                let out = self.begun.get(peer).into_iter().flatten();
-                out.into_iter().any(|other| self.begun.contains_key(other))
-            };
-            return silent.or_else(|| others.iter().find(names)).map(|&peer| (0, peer));
-        }
         let after = match self.setup.computation.is_pairwise() {
             true => u32::try_from(rounds(self.setup.owners.len())).unwrap_or(u32::MAX),
             false => 0,
@@ -517,16 +469,13 @@ impl Exchange for Compute {
     }
 
     fn roles(&self) -> Roles {
-        let here: Vec<Peer> = self.participants().into_iter().collect();
-        let trio = parties::trio(&self.setup.candidates, &here, |x, y| self.setup.out.apart(x, y));
         let owners = self.setup.owners.iter().map(|(peer, _)| *peer).collect();
-        vec![("computing", trio.map(Vec::from).unwrap_or_default()), ("owners", owners)]
+        vec![("computing", self.trio.to_vec()), ("owners", owners)]
     }
 
     fn handle(&mut self, now: Time, input: Input<Vocabulary>) -> Step<Vocabulary> {
         let mut step = Step::none();
         match input {
-            Input::PeerLost(peer) if self.over => self.lost(Some(peer), Reason::Lost),
             Input::Done(_) if self.over => self.watch.computed(now),
             // A peer that has nothing more to do still handles statements of computing members.
             Input::Message { from, message } if self.over && !self.failed => {
@@ -554,18 +503,14 @@ impl Exchange for Compute {
                 }
             }
             Input::Timer(_) => {
-                let (mut given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
-                // Signs of life of this computing member are ignored, because it does not have to wait for
-                // any peer before it answers.
-                if let Some((peer, ticks)) = &mut self.alone {
-                    *ticks += 1;
-                    given_up =
-                        given_up.or(Some(*peer).filter(|_| *ticks * HEARTBEAT_MS >= self.setup.patience_ms));
-                }
-                given_up = given_up.or_else(|| self.overdue_statement());
+                let (given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
+                let given_up = given_up.or_else(|| self.overdue_statement());
                 let awaited = self.party.as_ref().and_then(Party::waits);
                 let stopped = self.alone.is_none() && !self.watch.is_moving(now);
-                if given_up.is_some() && given_up == awaited && stopped {
+                if let Some(peer) = self.unproven() {
+                    // It claims that an owner deviates, but does not end the view for that reason.
+                    self.fail(Reason::Disagreement, Some(peer), &mut step);
+                } else if given_up.is_some() && given_up == awaited && stopped {
                     // The awaited computing member may itself be waiting for the third one. So this one signs
                     // a statement.
                     self.begin_statements(None, &mut step);

@@ -54,13 +54,13 @@ use super::{History, RowUse, Task, Work};
 use crate::crypto::{mask::Wide, stream::derive};
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
+use crate::protocol::marks::Marks;
 use crate::protocol::sum_id::SumId;
-use crate::protocol::view::Reason;
 use crate::session::{Peer, Session};
 use crate::tasks::xclp::shares::output::Sealed;
 use crate::tasks::{Cheaters, XclpSpec};
 use computation::{Computation, Labels};
-use compute::{Compute, Excluded, FirstCommitments};
+use compute::{Compute, FirstCommitments};
 use computed::{Computed, inputs_digest};
 use deliver::{Deliver, Delivered, Differing, Senders};
 use flyswarm_data::scaling::{self, ColumnSums, Scaler, Scaling};
@@ -105,8 +105,6 @@ pub struct Xclp {
     /// All known labels, if the session gets only some of them ([`held`]); otherwise empty.
     known: Vec<Option<u16>>,
     secret: Zeroizing<[u8; 32]>,
-    /// Candidates that no longer compute together.
-    out: Excluded,
     /// First commitment of each owner that this peer has seen.
     seen: FirstCommitments,
     /// Two computing members that sent this peer different copies of a share.
@@ -293,7 +291,7 @@ impl Plan {
             std::cmp::Ordering::Less => Ok(()),
             std::cmp::Ordering::Equal => {
                 self.view(history, members)?;
-                parties::trio(&self.candidates(history)?, members, |_, _| false).map(drop)
+                parties::trio(&self.candidates(history)?, members, &Marks::default()).map(drop)
             }
             std::cmp::Ordering::Greater => self.senders(history, members).map(drop),
         }
@@ -309,7 +307,7 @@ impl Plan {
         }
         // Peers that were not counted cannot take part later. So if too few are counted, the session ends.
         self.view(history, history.members(ROWS))?;
-        parties::trio(&self.candidates(history)?, history.members(ROWS), |_, _| false).map(drop)
+        parties::trio(&self.candidates(history)?, history.members(ROWS), &Marks::default()).map(drop)
     }
 }
 
@@ -344,7 +342,7 @@ impl Xclp {
         if plan.scaling.needs_moments().is_none() {
             has_directions(&plan.scaler(None)?.transform(&data))?;
         }
-        Ok(Self::with_plan(plan, me, (data, labels), Zeroizing::new(*secret), Excluded::default()))
+        Ok(Self::with_plan(plan, me, (data, labels), Zeroizing::new(*secret)))
     }
 
     /// Creates a peer with these points and their labels. Every point must have a direction.
@@ -353,7 +351,6 @@ impl Xclp {
         me: Peer,
         (data, labels): (Arc<Dataset>, Vec<Option<u16>>),
         secret: Zeroizing<[u8; 32]>,
-        out: Excluded,
     ) -> Self {
         Self {
             plan,
@@ -362,7 +359,6 @@ impl Xclp {
             labels: Arc::new(labels),
             known: Vec::new(),
             secret,
-            out,
             seen: FirstCommitments::default(),
             differing: Differing::default(),
             begun: Arc::default(),
@@ -416,9 +412,8 @@ impl Xclp {
         let rows = if owner { Some(self.rows(history, &seat.members)?) } else { None };
         let computation = Computation::Labels(Labels { plan, hamming: self.plan.spec.hamming, rows });
         let proves = self.plan.spec.cheaters == Cheaters::Caught;
-        let known = (&self.out, &self.seen);
-        let setup = compute::Setup::of(seat, owners, candidates, computation, proves, known);
-        Ok(Source::Exchange(Box::new(Compute::new(setup))))
+        let setup = compute::Setup::of(seat, owners, candidates, computation, proves, &self.seen);
+        Ok(Compute::new(setup).map_or(Source::Bystander, |exchange| Source::Exchange(Box::new(exchange))))
     }
 
     /// Returns this peer's scaled rows for a view of `members`.
@@ -565,12 +560,14 @@ impl Task for Xclp {
         self.plan.allows(slot, history, members)
     }
 
-    fn view_failed(&self, slot: u32, history: &History, author: Peer, suspect: Peer, reason: Reason) {
-        self.plan.view_failed(&self.out, slot, history, [author, suspect], reason);
-    }
-
-    fn can_continue(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
-        self.plan.can_continue(&self.out, slot, history, members)
+    fn can_continue(
+        &self,
+        slot: u32,
+        history: &History,
+        members: &[Peer],
+        marks: &Marks,
+    ) -> Result<(), String> {
+        self.plan.can_continue(slot, history, members, marks)
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

@@ -9,12 +9,12 @@ use crate::crypto::agreement::SharedKey;
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Context;
+use crate::protocol::marks::Marks;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
 use crate::tasks::History;
 use crate::tasks::exchange::Seat;
 use crate::tasks::xclp::computation::Computation;
-use crate::tasks::xclp::parties::Excluded;
 
 /// First commitment that each owner sent this peer, even if that view failed. The map is kept for later
 /// views.
@@ -40,8 +40,8 @@ pub(crate) struct Setup {
     pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.
     pub seed: Zeroizing<[u8; 32]>,
-    /// Candidates that no longer compute together.
-    pub out: Excluded,
+    /// Marks in the promises of the view.
+    pub marks: Marks,
     /// Commitments of the owners.
     pub seen: FirstCommitments,
     /// Longest silence of a peer that this one waits for, in milliseconds.
@@ -51,14 +51,14 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Returns the constants of this seat. `known` is what this peer remembers of earlier views.
+    /// Returns the constants of this seat. `seen` has the commitments of earlier views.
     pub(crate) fn of(
         seat: Seat,
         owners: Vec<(Peer, usize)>,
         candidates: Vec<Peer>,
         computation: Computation,
         proves: bool,
-        known: (&Excluded, &FirstCommitments),
+        seen: &FirstCommitments,
     ) -> Self {
         Self {
             ctx: seat.ctx,
@@ -70,8 +70,8 @@ impl Setup {
             proves,
             keys: seat.keys,
             seed: Zeroizing::new(seat.seed),
-            out: known.0.clone(),
-            seen: Arc::clone(known.1),
+            marks: seat.marks,
+            seen: Arc::clone(seen),
             patience_ms: seat.patience_ms,
             longest_ms: seat.longest_ms,
         }

@@ -22,8 +22,6 @@ pub(crate) const WINDOW: usize = 7;
 /// Message of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// Sent by a candidate to all peers at the start: the other candidates that it no longer computes with.
-    Begin(Vec<Peer>),
     /// Next part of a vector, on the bulk channel. The bytes of the part follow the body.
     Part {
         /// Vector that the part belongs to.

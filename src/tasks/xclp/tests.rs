@@ -11,13 +11,13 @@ use sha2::Digest;
 use zeroize::Zeroizing;
 
 use super::computation::{Computation, Labels};
-use super::compute::{Compute, Excluded, FirstCommitments, Rows, Setup};
+use super::compute::{Compute, FirstCommitments, Rows, Setup};
 use super::computed::{Computed, inputs_digest};
 use super::deliver::{self, Deliver, Delivered, Differing};
 use super::talk::{Body, What, content, read};
 use crate::crypto::{stream::derive, tagged_hash};
 use crate::data::Dataset;
-use crate::protocol::view::Reason;
+use crate::protocol::marks::Marks;
 use crate::protocol::{Action, Fault, Input, Step, Time, ballot::Ballot, sum_id::SumId};
 use crate::session::Peer;
 use crate::sketch::lsh::Codes;
@@ -56,7 +56,7 @@ pub(super) fn owners() -> Vec<(Peer, usize)> {
     (0u16..).map(Peer).zip(ROWS).filter(|(_, rows)| *rows > 0).collect()
 }
 
-pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
+pub(super) fn setup(me: u16, counter: u64, marks: Marks) -> Setup {
     let key = |other: u16| Arc::new(derive(b"pairs", "test", &[me.min(other) as u8, me.max(other) as u8]));
     Setup {
         ctx: context(me),
@@ -72,7 +72,7 @@ pub(super) fn setup(me: u16, counter: u64, out: Excluded) -> Setup {
         proves: true,
         keys: (0..5).filter(|other| *other != me).map(|other| (Peer(other), key(other))).collect(),
         seed: Zeroizing::new([me as u8; 32]),
-        out,
+        marks,
         seen: FirstCommitments::default(),
         patience_ms: 3000,
         longest_ms: 60_000,
@@ -115,10 +115,21 @@ impl Net {
         }
     }
 
-    pub(super) fn computing(out: &[Excluded]) -> Self {
-        Self::new((0u16..5).zip(out).map(|(me, out)| {
-            (Peer(me), Box::new(Compute::new(setup(me, 1, out.clone()))) as Box<dyn Exchange>)
-        }))
+    /// Makes the machines of five peers in a view without marks.
+    pub(super) fn computing() -> Self {
+        Self::marked(&Marks::default())
+    }
+
+    pub(super) fn marked(marks: &Marks) -> Self {
+        Self::of((0u16..5).map(|me| setup(me, 1, marks.clone())))
+    }
+
+    pub(super) fn of(setups: impl IntoIterator<Item = Setup>) -> Self {
+        let machine = |setup: Setup| {
+            let me = setup.ctx.me;
+            (me, Box::new(Compute::new(setup).expect("three candidates")) as Box<dyn Exchange>)
+        };
+        Self::new(setups.into_iter().map(machine))
     }
 
     pub(super) fn give(&mut self, to: Peer, input: Input<Vocabulary>) {
@@ -161,10 +172,6 @@ impl Net {
             }
         }
     }
-}
-
-pub(super) fn outs() -> Vec<Excluded> {
-    (0..5).map(|_| Excluded::default()).collect()
 }
 
 pub(super) fn expected() -> Answer {
@@ -216,7 +223,7 @@ pub(super) fn delivering(
 
 #[test]
 fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
-    let mut net = Net::computing(&outs());
+    let mut net = Net::computing();
     net.run(|_, _, _, _| {});
     assert_eq!((net.results.len(), &net.blamed, net.failed.len()), (5, &vec![], 0));
     let parties = computed(&net);
@@ -253,7 +260,7 @@ fn any_two_of_the_three_that_computed_give_every_owner_its_answers() {
 
 #[test]
 fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words() {
-    let mut net = Net::computing(&outs());
+    let mut net = Net::computing();
     // The owner at place 1 is peer 2. Computing members 1 (peer 1) and 0 (peer 3) get one of its shares as
     // words.
     let mut words = Vec::new();
@@ -269,7 +276,7 @@ fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words
     // The owner claims codes that are all ones, and every label for each row. It gets an output, and every
     // other peer gets the same output as with an owner that really has such rows.
     let share = Mutex::new(Vec::new());
-    let mut net = Net::computing(&outs());
+    let mut net = Net::computing();
     net.run(|from, to, body, data| match body {
         Body::Copies(copies) if from == Peer(2) => {
             let mut other = words[0].clone();
@@ -291,7 +298,7 @@ fn an_owner_can_share_nothing_but_bits_and_changes_no_others_rows_by_other_words
 fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
     type Change = fn(&mut Body, &mut Vec<u8>);
     type Case = (&'static str, fn(&Body) -> bool, Change);
-    let changes: [Case; 8] = [
+    let changes: [Case; 7] = [
         ("a long input", |body| matches!(body, Body::Part { what: What::Input, .. }), |_, data| data.push(0)),
         (
             "a short input",
@@ -306,13 +313,6 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
             |body| matches!(body, Body::Part { what: What::Input, .. }),
             |body, _| {
                 *body = Body::Part { what: What::Output, last: true };
-            },
-        ),
-        (
-            "strangers out",
-            |body| matches!(body, Body::Begin(_)),
-            |body, _| {
-                *body = Body::Begin(vec![Peer(2)]);
             },
         ),
         (
@@ -338,7 +338,7 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
         ),
     ];
     for (name, which, change) in changes {
-        let mut net = Net::computing(&outs());
+        let mut net = Net::computing();
         for peer in (0..5).map(Peer) {
             net.give(peer, Input::Start);
         }
@@ -363,61 +363,29 @@ fn what_does_not_fit_is_blamed_on_its_sender_and_nobody_panics() {
 }
 
 #[test]
-fn two_parties_of_whom_one_was_lost_to_the_other_never_compute_together_again() {
-    let trio = |outs: &[Excluded]| -> Vec<Peer> {
-        let mut net = Net::computing(outs);
+fn candidates_of_whom_one_has_accused_the_other_never_compute_together() {
+    let mut marks = Marks::default();
+    let trio = |marks: &Marks| -> Vec<Peer> {
+        let mut net = Net::marked(marks);
         net.run(|_, _, _, _| {});
         assert_eq!(net.blamed, []);
         computed(&net).values().map(|(peer, _)| *peer).collect()
     };
-    // The candidates are 3, 1, 0 and 4. If one of two keeps the other apart, the later one does not compute.
-    let outs = outs();
-    outs[1].note(Peer(1), Peer(0), Reason::Lost);
-    assert_eq!(trio(&outs), [3, 1, 4].map(Peer));
-    // If two candidates keep the same one apart, that one does not compute. The list of an owner that is not
-    // a candidate is ignored.
-    outs[3].note(Peer(3), Peer(1), Reason::Lost);
-    outs[0].note(Peer(0), Peer(1), Reason::Lost);
-    outs[2].note(Peer(2), Peer(4), Reason::Lost);
-    assert_eq!(trio(&outs), [3, 0, 4].map(Peer));
-    assert_eq!(outs[4].of(Peer(4)), [], "a peer does not believe what another says of a third");
-    // No three are left: candidates that are apart name each other, and no other peer names anyone.
-    outs[3].note(Peer(3), Peer(4), Reason::Lost);
-    let mut net = Net::computing(&outs);
-    net.run(|_, _, _, _| {});
-    assert_eq!((&net.failed, net.results.len()), (&[0, 1, 3, 4].map(Peer).into(), 0));
-    assert!(net.suspects.iter().all(|(by, peer)| [*by, *peer].iter().all(|end| *end != Peer(2))));
-    assert_eq!(net.suspects.len(), 4);
-}
-
-#[test]
-fn a_party_that_was_lost_is_kept_apart_by_those_who_computed_with_it_alone() {
-    let outs = outs();
-    let mut net = Net::computing(&outs);
-    for peer in (0..5).map(Peer) {
-        net.give(peer, Input::Start);
-    }
-    // Peers 3, 1 and 0 compute; peer 1 is lost during the computation.
-    let mut left = 100;
-    while let Some((from, to, message)) = net.queue.pop_front() {
-        net.give(to, Input::Message { from, message });
-        left -= 1;
-        if left == 0 {
-            (0..5).filter(|peer| *peer != 1).for_each(|peer| net.give(Peer(peer), Input::PeerLost(Peer(1))));
-        }
-    }
-    let known = |peer: u16| outs[usize::from(peer)].of(Peer(peer));
-    assert_eq!([0, 3, 2, 4].map(known), [vec![Peer(1)], vec![Peer(1)], vec![], vec![]]);
+    // The candidates are 3, 1, 0 and 4.
+    marks.accuse(Peer(1), Peer(0));
+    assert_eq!(trio(&marks), [3, 1, 4].map(Peer));
+    // Peer 2 is not a candidate.
+    [(3, 1), (2, 4)].into_iter().for_each(|(one, other)| marks.accuse(Peer(one), Peer(other)));
+    assert_eq!(trio(&marks), [3, 0, 4].map(Peer));
+    marks.accuse(Peer(3), Peer(4));
+    assert!((0..5).all(|me| Compute::new(setup(me, 1, marks.clone())).is_none()), "no three are left");
 }
 
 #[test]
 fn no_two_attempts_have_a_message_in_common_and_one_with_the_same_tape_is_the_same() {
     let messages = |counter: u64| {
-        let machines = (0u16..5).map(|me| {
-            (Peer(me), Box::new(Compute::new(setup(me, counter, Excluded::default()))) as Box<dyn Exchange>)
-        });
         let mut all = Vec::new();
-        Net::new(machines).run(|from, to, body, data| {
+        Net::of((0u16..5).map(|me| setup(me, counter, Marks::default()))).run(|from, to, body, data| {
             // Round 0 is left out. It has hashes of the owners' announcements, which are the same in both
             // views here.
             let round = matches!(body, Body::Part { what: What::Round(1..), .. });
@@ -471,19 +439,16 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
 /// The computing members of a view, and the parcel of each owner for each of them.
 type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
 
-/// Makes the view `counter` without the peers `out`. Owners draw fresh shares in each view if `fresh` is
+/// Makes the view `counter`, in which the other candidates do not compute with the peers `out`. Owners draw fresh shares in each view if `fresh` is
 /// true, otherwise they keep them.
 fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
-    let machines = (0u16..5).map(|me| {
-        let known = Excluded::default();
-        if me != 1 {
-            out.iter().for_each(|&peer| known.note(Peer(me), peer, Reason::Lost));
-        }
+    let mut marks = Marks::default();
+    out.iter().for_each(|&peer| [0, 3, 4].iter().for_each(|&other| marks.accuse(Peer(other), peer)));
+    let setups = (0u16..5).map(|me| {
         let seed = [me as u8, if fresh { counter as u8 } else { 0 }];
-        let setup = Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, known) };
-        (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+        Setup { seed: derive(&seed, "test", &[]), ..setup(me, counter, marks.clone()) }
     });
-    let (mut net, mut parcels) = (Net::new(machines), BTreeMap::new());
+    let (mut net, mut parcels) = (Net::of(setups), BTreeMap::new());
     net.run(|from, to, body, data| {
         if matches!(body, Body::Part { what: What::Input, .. }) {
             parcels.insert((to, from), data.clone());
@@ -530,7 +495,7 @@ fn rebuilt(views: &[Parcels]) -> BTreeSet<Peer> {
 
 #[test]
 fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_change_is_found() {
-    // Peer 1 is lost. Peer 0 had the number 2 among the computing members, and now has the number 1.
+    // Peer 1 is kept apart. Peer 0 had the number 2 among the computing members, and now has the number 1.
     let views = |fresh| [parcels_of_a_view(1, &[], fresh), parcels_of_a_view(2, &[Peer(1)], fresh)];
     let [first, second] = views(true);
     assert_eq!((first.0, second.0), ([Peer(3), Peer(1), Peer(0)], [Peer(3), Peer(0), Peer(4)]));
@@ -542,14 +507,14 @@ fn shares_of_two_trios_give_nobody_an_input_and_a_share_that_is_kept_over_the_ch
 fn an_owner_that_commits_to_another_input_in_a_later_view_is_blamed_by_those_who_saw_the_first() {
     let seen: Vec<FirstCommitments> = (0..5).map(|_| FirstCommitments::default()).collect();
     let view = |counter: u64, salt: u8| {
-        let machines = (0u16..5).zip(&seen).map(|(me, seen)| {
-            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Excluded::default()) };
+        let setups = (0u16..5).zip(&seen).map(|(me, seen)| {
+            let mut setup = Setup { seen: seen.clone(), ..setup(me, counter, Marks::default()) };
             if let Some(rows) = labels(&mut setup).rows.as_mut().filter(|_| me == 2) {
                 rows.salt = Zeroizing::new([salt; 32]);
             }
-            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+            setup
         });
-        let mut net = Net::new(machines);
+        let mut net = Net::of(setups);
         net.run(|_, _, _, _| {});
         net
     };
@@ -574,16 +539,16 @@ fn labels_of_classes_that_count_as_none_are_committed_to_and_not_shared() {
             .map(|(peer, _)| Computed::from_bytes(&net.results[peer]).unwrap().commitment)
             .collect()
     };
-    let mut plain = Net::computing(&outs());
+    let mut plain = Net::computing();
     plain.run(|_, _, _, _| {});
     let all = (0..1u16 << CLASSES).map(|bits| (bits, Hamming::Replicated)).chain([(0b101, Hamming::Ot)]);
     for (bits, hamming) in all {
         let without: Vec<u16> = (0..CLASSES as u16).filter(|class| bits >> class & 1 == 1).collect();
-        let mut net = Net::new((0u16..5).map(|me| {
-            let mut setup = setup(me, 1, Excluded::default());
+        let mut net = Net::of((0u16..5).map(|me| {
+            let mut setup = setup(me, 1, Marks::default());
             labels(&mut setup).hamming = hamming;
             labels(&mut setup).rows.iter_mut().for_each(|rows| rows.without.clone_from(&without));
-            (Peer(me), Box::new(Compute::new(setup)) as Box<dyn Exchange>)
+            setup
         }));
         net.run(|_, _, _, _| {});
         assert_eq!((net.results.len(), &net.blamed), (5, &vec![]));

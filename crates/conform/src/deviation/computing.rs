@@ -3,7 +3,10 @@
 //! `crates/conform/python/cheats.py` uses them against released programs.
 
 use bytes::Bytes;
+use flyswarm::protocol::failure::Failure;
 use flyswarm::protocol::message::{Content, Message};
+use flyswarm::protocol::signed::Signed;
+use flyswarm::protocol::view::Reason;
 use flyswarm::protocol::wire::{self, Frame};
 use flyswarm::tasks::xclp::internals::{Body, What, content};
 
@@ -68,12 +71,12 @@ pub(super) const KINDS: [Kind; 10] = [
             true
         })
     }),
-    once("begin", "a claim that it computes with no peer", |case| {
-        short(case, |body| {
-            let Body::Begin(without) = body else { return false };
-            *without = case.ctx.session.peers().filter(|&peer| peer != case.ctx.me).collect();
-            true
-        })
+    once("accuses", "a claim that the other one deviates", |case| {
+        let Message::Exchange { sum, .. } = case.message else { return None };
+        in_round(case, |_| {})?;
+        let (ballot, slot, suspect) = (sum.ballot, sum.slot, Some(case.to));
+        let failure = Failure { ballot, slot, reason: Reason::Disagreement, suspect };
+        Some(vec![wire::encode(&Message::Failed(Signed::new(case.ctx, failure)))])
     }),
 ];
 

@@ -119,6 +119,13 @@ pub(crate) fn faults() -> Value {
             |message: &Message| matches!(message, Message::View(view::Message::Up(_, Report::Keys(_))));
         (begun, run.sent(child, leader, keys))
     };
+    let Message::Begin(beginning) = &begun else { panic!("just sent") };
+    let beginning = beginning.item.digest();
+    let key_of = |author: Peer| {
+        let mut key = foreign.keys[author.index()].clone();
+        (key.item.ballot, key.item.begun) = (view, beginning);
+        key
+    };
 
     let misdealt = |dealer: Peer| {
         let deal = foreign.deals.iter().find(|deal| deal.author == dealer).expect("all deal");
@@ -215,9 +222,7 @@ pub(crate) fn faults() -> Value {
             Message::Failed(forged(mark(leader, view, Some(child)), other))
         }),
         ("an item of a peer that is not below the sender", KEYS, child, leader, {
-            let mut key = foreign.keys[other.index()].clone();
-            key.item.ballot = view;
-            up(view, Report::Keys(vec![key]))
+            up(view, Report::Keys(vec![key_of(other)]))
         }),
         (
             "fetch: no such slot",
@@ -236,13 +241,14 @@ pub(crate) fn faults() -> Value {
             up(view, Report::TotalReady { slot: 1, total: [0; 32], deals: Vec::new() })
         }),
         ("keys twice", KEYS, child, leader, keys_of_child),
-        ("a key signed for another view", KEYS, child, leader, {
-            let mut key = foreign.keys[0].clone();
-            key.item.ballot = view;
-            up(view, Report::Keys(vec![key]))
+        ("a key signed for another view", KEYS, child, leader, up(view, Report::Keys(vec![key_of(child)]))),
+        ("a key of another beginning", BEGUN, child, leader, {
+            let another =
+                flyswarm_sealed_sum::protocol::pairwise::ViewKey { begun: [0; 32], ..key_of(child).item };
+            up(view, Report::Keys(vec![Signed::new(by(child), another)]))
         }),
         ("an item twice", KEYS, child, leader, {
-            let key = foreign.keys[0].clone();
+            let key = key_of(child);
             up(view, Report::Keys(vec![key.clone(), key]))
         }),
         ("an acknowledgement before anything is to be acknowledged", KEYS, child, leader, {

@@ -54,7 +54,8 @@ pub(crate) fn made(slot: u32) -> Made {
         .map(|ctx| {
             let secret =
                 EphemeralSecret::generate(&mut Given::new(&bytes::<32>(&format!("view key of {}", ctx.me))));
-            Signed::new(ctx, ViewKey { ballot: sum.ballot, public: secret.public(), commitment: None })
+            let (ballot, begun) = (sum.ballot, bytes("beginning"));
+            Signed::new(ctx, ViewKey { ballot, begun, public: secret.public(), commitment: None })
         })
         .collect();
     let mut deals = Vec::new();
@@ -145,8 +146,7 @@ pub(crate) fn items() -> Value {
             bytes[at] ^= 1;
         }),
     ];
-    // For some slot n, an acknowledgement of the slot and a view key have the same layout. Only the
-    // context distinguishes their signatures.
+    // Only the context distinguishes the signatures of two items with the same layout.
     let ViewKey { ballot, public, .. } = made.keys[0].item.clone();
     let key = Signed::new(ctx, AsKey { ballot, slot: 0, value: public });
     let as_acknowledgement = wire::canonical(&key);

@@ -135,7 +135,6 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("head bare", transfer(transfer::Message::Head(1, Box::new(Held::Bare(made.committed.clone()))))),
         ("piece", transfer(transfer::Message::Piece { slot: 1, index: 0, data: data.clone() })),
         ("transfer credit", transfer(transfer::Message::Credit(1, 300))),
-        ("exchange begin", exchange(Body::Begin(vec![Peer(0), Peer(300)]))),
         ("part input", part(What::Input, false)),
         ("part round", part(What::Round(70_000), true)),
         ("part output", part(What::Output, true)),

@@ -56,12 +56,12 @@ pub(crate) fn tree() -> Value {
             let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
             let commitment = ctx.draws(peer, &members).then_some(commitment);
             let public = bytes(&format!("view key of {}", peer.0));
-            Signed::new(&ctx, ViewKey { ballot, public, commitment })
+            Signed::new(&ctx, ViewKey { ballot, begun: bytes("beginning"), public, commitment })
         };
         let keys: Vec<_> = members.iter().map(key).collect();
         let me = Peer(5);
         let ctx = context(&session, me);
-        let fixed = ViewKeys::new(&ctx, ballot, &members, keys.clone()).unwrap();
+        let fixed = ViewKeys::new(&ctx, (ballot, bytes("beginning")), &members, keys.clone()).unwrap();
         let drawing: Vec<_> = members.iter().copied().filter(|&peer| ctx.draws(peer, &members)).collect();
         let reveal = |&peer: &Peer| {
             let item = Reveal { ballot, keys: fixed.digest, secret: part(peer) };

@@ -12,6 +12,7 @@ use super::{Event, Message, Out};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::failure::Failure;
+use crate::protocol::marks::Marks;
 use crate::protocol::promise::{Basis, Begun, Duty};
 use crate::protocol::record::Record as SumRecord;
 use crate::protocol::signed::Signed;
@@ -141,17 +142,25 @@ impl Membership {
     /// Returns whether this view ends, or ended, if one of the two peers accuses the other. This is so
     /// if they are neighbours in the tree. It is also so if no mark kept them apart when the view
     /// began, and they have other work in common: one of them leads, both are in the committee, or the
-    /// slot has an exchange.
-    pub(super) fn concerns(&self, ballot: Ballot, author: Peer, suspect: Peer, slot: u32) -> bool {
+    /// slot has an exchange. In an exchange, two peers that a mark keeps apart may still work together. So
+    /// there the first accusation between the two ends the view.
+    pub(super) fn concerns(
+        &self,
+        (ballot, slot): (Ballot, u32),
+        author: Peer,
+        suspect: Peer,
+        accuses: bool,
+    ) -> bool {
         let Some((_, basis)) = self.basis.as_ref().filter(|(of, _)| *of == ballot) else { return false };
-        let (tree, leader, ctx) = (&basis.tree, ballot.proposer, &self.ctx);
+        let (tree, marks, leader, ctx) = (&basis.tree, &basis.marks, ballot.proposer, &self.ctx);
         let votes = |peer| ctx.committee_index(peer).is_some();
         let other = || {
             author == leader || suspect == leader || (votes(author) && votes(suspect)) || ctx.exchanges(slot)
         };
+        let first = || accuses && !marks.accuses(author, suspect);
         tree.contains(author)
             && tree.contains(suspect)
-            && (tree.adjacent(author, suspect) || (!basis.marks.parts(author, suspect) && other()))
+            && (tree.adjacent(author, suspect) || (!marks.parts(author, suspect) && other()) || first())
     }
 
     /// Returns whether this peer is in this view, or this was its last one.
@@ -222,6 +231,11 @@ impl Membership {
         self.ballot().filter(|_| self.part.committed > slot).map(|ballot| ballot.proposer)
     }
 
+    /// Returns the marks in the promises of the present view, or of the last one.
+    pub(super) fn marks(&self) -> Option<&Marks> {
+        self.basis.as_ref().map(|(_, basis)| &basis.marks)
+    }
+
     /// Returns this peer's seat in an exchange of the view.
     pub(super) fn seat(&self, slot: u32, seed: [u8; 32]) -> Option<Seat> {
         let (view, timing) = (self.view.as_ref()?, &self.ctx.session.timing);
@@ -229,6 +243,7 @@ impl Membership {
             ctx: Arc::clone(&self.ctx),
             sum: SumId { ballot: view.ballot(), slot },
             members: view.members().to_vec(),
+            marks: self.marks()?.clone(),
             keys: view.keys().cloned().unwrap_or_default(),
             seed,
             patience_ms: timing.view_timeout_ms,

@@ -182,9 +182,11 @@ impl Node {
     /// Enters a view as its leader or as a member.
     pub(super) fn enter(&mut self, begun: Signed<Begun>, basis: Basis, duty: Option<Duty>) {
         let seed = fresh_seed(&mut self.rng);
-        let view = View::new(self.ctx.clone(), begun.item.ballot, basis.tree.clone(), seed);
+        let named = (begun.item.ballot, begun.item.digest());
+        let view = View::new(self.ctx.clone(), named, basis.tree.clone(), seed);
         let Some(view) = view else { return };
         self.elections.entered(self.now, &view, &mut self.out);
+        self.slots.view_began(&basis.marks);
         self.exchange = ExchangeState::default();
         if begun.item.ballot.proposer == self.ctx.me {
             // Members that have promised must learn that the view began, even if the peer above them
@@ -222,7 +224,13 @@ impl Node {
         let concerns = match suspect {
             Some(suspect) => {
                 let sound = suspect != author && reason != Reason::Ended && near;
-                sound && self.membership.concerns(ballot, author, suspect, slot)
+                sound
+                    && self.membership.concerns(
+                        (ballot, slot),
+                        author,
+                        suspect,
+                        signed.accusation(&self.ctx).is_some(),
+                    )
             }
             None => {
                 let ends = reason == Reason::Ended && author == ballot.proposer;
@@ -321,7 +329,8 @@ impl Node {
             let Some(ballot) = self.membership.ballot() else { continue };
             // A mark may already keep the blamed member apart from this peer. Then the view continues:
             // the neighbours would ignore another mark, and would mark this peer for ending the view.
-            if self.membership.concerns(ballot, me, peer, self.membership.slot()) {
+            let slot = self.membership.slot();
+            if self.membership.concerns((ballot, slot), me, peer, self.ctx.exchanges(slot)) {
                 self.fail_view(Reason::Fault, Some(peer));
             }
         }
@@ -386,7 +395,8 @@ impl Node {
             }
             return;
         }
-        let allowed = self.slots.may_begin(members).is_ok();
+        let allowed =
+            self.membership.marks().is_some_and(|marks| self.slots.may_begin(members, marks).is_ok());
         let resume = self.elections.take_resume(slot);
         let record = resume.and_then(|value| Some(self.slots.sealed(&value)?.record.clone()));
         if record.is_none() && (resume.is_some() || !allowed) {
@@ -404,7 +414,8 @@ impl Node {
     /// Makes this peer's vector, once the view needs it and all its inputs are here.
     fn contribute(&mut self) {
         let Some(slot) = self.membership.wanted() else { return };
-        let made = self.slots.contribution(slot, self.membership.view().map(View::members));
+        let view = self.membership.view().map(View::members).zip(self.membership.marks());
+        let made = self.slots.contribution(slot, view);
         if matches!(made, Contribution::Vector(_) | Contribution::Missing) {
             let child = self.membership.view_mut().map(View::pass_on);
             self.viewed(child);

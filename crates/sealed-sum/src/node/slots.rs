@@ -12,6 +12,7 @@ use super::waits::{Awaited, Waits};
 use super::{Ending, Event, Job, Out, Record};
 use crate::protocol::context::{Aggregate, Context, SMALLEST_SUM};
 use crate::protocol::failure::Failure;
+use crate::protocol::marks::Marks;
 use crate::protocol::record::{Committed, Record as SumRecord};
 use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
@@ -33,8 +34,8 @@ pub(super) struct Slots {
     opening: Option<u32>,
     /// Results of exchanges for slots that are not committed.
     exchanged: BTreeMap<SumId, Bytes>,
-    /// True if a view has failed. Before that, the task can continue.
-    failed: bool,
+    /// Accusations that count for this peer.
+    accusations: Marks,
 }
 
 /// This peer's vector for a slot.
@@ -67,7 +68,16 @@ impl Slots {
         inputs: BTreeMap<u32, Bytes>,
         exchanged: BTreeMap<SumId, Bytes>,
     ) -> Self {
-        Self { ctx, task, archive, inputs, computing: None, opening: None, exchanged, failed: false }
+        Self {
+            ctx,
+            task,
+            archive,
+            inputs,
+            computing: None,
+            opening: None,
+            exchanged,
+            accusations: Marks::default(),
+        }
     }
 
     /// Returns the number of committed slots, as messages state it.
@@ -115,27 +125,35 @@ impl Slots {
     }
 
     /// Checks that a leader may begin a new sum of the next slot over `members`.
-    pub(super) fn may_begin(&self, members: &[Peer]) -> Result<(), String> {
+    pub(super) fn may_begin(&self, members: &[Peer], marks: &Marks) -> Result<(), String> {
         self.may_sum(members)?;
-        self.task.can_continue(self.committed(), self.history(), members)
+        self.task.can_continue(self.committed(), self.history(), members, marks)
     }
 
-    /// Notes that a view has failed.
+    /// Returns the accusations that count for this peer.
+    pub(super) const fn accusations(&self) -> &Marks {
+        &self.accusations
+    }
+
+    /// Notes a failure that counts.
     pub(super) fn view_failed(&mut self, signed: &Signed<Failure>) {
-        let Failure { slot, reason, suspect, .. } = signed.item;
-        self.failed = true;
-        if let Some(suspect) = suspect {
-            self.task.view_failed(slot, self.history(), signed.author, suspect, reason);
-        }
+        let accusation = signed.accusation(&self.ctx);
+        accusation.into_iter().for_each(|(author, suspect)| self.accusations.accuse(author, suspect));
+    }
+
+    /// Notes the marks of a view that this peer enters.
+    pub(super) fn view_began(&mut self, marks: &Marks) {
+        self.accusations.add_accusations(marks);
     }
 
     /// Returns the reason if no members of the roster can sum the next slot any more.
     pub(super) fn stuck(&self) -> Option<Ending> {
-        if !self.failed {
+        if self.accusations.accused().is_empty() {
             return None;
         }
         let everybody: Vec<Peer> = self.ctx.session.peers().collect();
-        self.task.can_continue(self.committed(), self.history(), &everybody).err().map(Ending::Refused)
+        let verdict = self.task.can_continue(self.committed(), self.history(), &everybody, &self.accusations);
+        verdict.err().map(Ending::Refused)
     }
 
     /// Returns whether the slots before this one are open, and this one is neither open nor being opened.
@@ -144,7 +162,7 @@ impl Slots {
     }
 
     /// Returns this peer's vector for `slot` in a view, if everything that the vector depends on is here.
-    pub(super) fn contribution(&self, slot: u32, members: Option<&[Peer]>) -> Contribution {
+    pub(super) fn contribution(&self, slot: u32, view: Option<(&[Peer], &Marks)>) -> Contribution {
         if self.committed() > slot {
             return Contribution::Refused;
         }
@@ -152,7 +170,7 @@ impl Slots {
             return Contribution::Later;
         }
         // The leader has checked this too, but each member that contributes checks it itself.
-        if members.is_some_and(|members| self.may_sum(members).is_err()) {
+        if view.is_some_and(|(members, marks)| self.may_begin(members, marks).is_err()) {
             return Contribution::Refused;
         }
         self.inputs.get(&slot).map_or(Contribution::Missing, |vector| Contribution::Vector(vector.clone()))

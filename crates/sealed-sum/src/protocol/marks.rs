@@ -57,6 +57,8 @@ pub struct Marks {
     units: BTreeMap<Peer, Vec<Unit>>,
     /// Marked pairs, the lower peer first, by the marks that keep them apart.
     apart: BTreeSet<(Ballot, Peer, Peer)>,
+    /// Pairs in which one has accused the other, the lower peer first.
+    accused: BTreeSet<(Peer, Peer)>,
 }
 
 impl Marks {
@@ -116,6 +118,28 @@ impl Marks {
     #[must_use]
     pub fn parts(&self, one: Peer, other: Peer) -> bool {
         self.units.get(&one).is_some_and(|units| units.iter().any(|unit| unit.other == other))
+    }
+
+    /// Notes an accusation ([`Signed::accusation`](super::signed::Signed)) between two peers.
+    pub fn accuse(&mut self, one: Peer, other: Peer) {
+        self.accused.insert(pair(one, other));
+    }
+
+    /// Notes the accusations that `other` has.
+    pub fn add_accusations(&mut self, other: &Self) {
+        self.accused.extend(&other.accused);
+    }
+
+    /// Returns the pairs in which one has accused the other, the lower peer first.
+    #[must_use]
+    pub fn accused(&self) -> &BTreeSet<(Peer, Peer)> {
+        &self.accused
+    }
+
+    /// Returns whether one of the two has accused the other.
+    #[must_use]
+    pub fn accuses(&self, one: Peer, other: Peer) -> bool {
+        self.accused.contains(&pair(one, other))
     }
 
     /// Returns the charge of a peer: the number of its living units whose other peer satisfies `counts`.

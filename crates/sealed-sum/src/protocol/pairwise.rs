@@ -32,6 +32,9 @@ use crate::session::Peer;
 pub struct ViewKey {
     /// View.
     pub ballot: Ballot,
+    /// Digest of the beginning that the author joined the view with
+    /// ([`Begun::digest`](super::promise::Begun::digest)).
+    pub begun: [u8; 32],
     /// X25519, 32 bytes.
     pub public: [u8; 32],
     /// [`commitment`] of the author to its part, if the author [takes part](Context::draws) in the draw
@@ -221,14 +224,19 @@ pub struct ViewKeys {
 }
 
 impl ViewKeys {
-    /// Returns the keys of these members if there is exactly one of each, with commitments of exactly the
-    /// members that draw. Returns `None` otherwise. Signatures are not checked: see
-    /// [`ViewKeys::signed_by`].
+    /// Returns the keys of these members if there is exactly one of each, all with the same beginning, and
+    /// with commitments of exactly the members that draw. Returns `None` otherwise. Signatures are not
+    /// checked: see [`ViewKeys::signed_by`].
     #[must_use]
-    pub fn new(ctx: &Context, ballot: Ballot, members: &[Peer], items: Vec<Signed<ViewKey>>) -> Option<Self> {
+    pub fn new(
+        ctx: &Context,
+        (ballot, begun): (Ballot, [u8; 32]),
+        members: &[Peer],
+        items: Vec<Signed<ViewKey>>,
+    ) -> Option<Self> {
         let keys: BTreeMap<_, _> = items
             .iter()
-            .filter(|key| key.item.ballot == ballot)
+            .filter(|key| key.item.ballot == ballot && key.item.begun == begun)
             .filter(|key| key.item.commitment.is_some() == ctx.draws(key.author, members))
             .map(|key| (key.author, &key.item))
             .collect();

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
 
 use super::Fault;
 use super::ballot::Ballot;
@@ -16,6 +17,7 @@ use super::record::{self, Acknowledgement};
 use super::signed::{Item, Signed};
 use super::tree::Tree;
 use super::{memo, wire};
+use crate::crypto::tagged_hash;
 use crate::session::Peer;
 
 /// Largest number of marks in a promise.
@@ -65,6 +67,14 @@ pub struct Begun {
     pub ballot: Ballot,
     /// Promises of a quorum.
     pub promises: Vec<Signed<Promised>>,
+}
+
+impl Begun {
+    /// Returns SHA-256(tag "begun" || canonical encoding).
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        tagged_hash("begun").chain_update(wire::canonical(self)).finalize().into()
+    }
 }
 
 impl Item for Begun {
@@ -177,7 +187,11 @@ pub fn basis(ctx: &Context, ballot: Ballot, promises: &[Signed<Promised>]) -> Op
         promises.iter().flat_map(|signed| &signed.item.marks).filter_map(Signed::mark).collect();
     // One more slot may be committed than these authors have seen.
     let known = known.into_iter().filter(|mark| mark.slot <= duty.committed.saturating_add(1)).collect();
-    let marks = Marks::living(ctx.session.roster.len(), &known, duty.committed);
+    let mut marks = Marks::living(ctx.session.roster.len(), &known, duty.committed);
+    let shown = promises.iter().flat_map(|signed| &signed.item.marks);
+    let counts = |failure: &&Signed<Failure>| failure.item.slot <= duty.committed.saturating_add(1);
+    let accusations = shown.filter(counts).filter_map(|failure| failure.accusation(ctx));
+    accusations.for_each(|(author, suspect)| marks.accuse(author, suspect));
     let of = |signed: &Signed<Promised>| (signed.author, peers_of(&signed.item.reached).collect());
     let claims = Claims { reached: promises.iter().map(of).collect::<BTreeMap<_, _>>(), marks };
     let argument = || wire::canonical(&(ballot, &ctx.session.id, promises));

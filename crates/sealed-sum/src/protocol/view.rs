@@ -103,6 +103,8 @@ struct Round {
 pub struct View {
     ctx: Arc<Context>,
     ballot: Ballot,
+    /// Digest of the beginning of this view.
+    begun: [u8; 32],
     tree: Arc<Tree>,
     place: Place,
     /// Peers of this subtree, each with the child of this peer whose subtree contains it.
@@ -197,9 +199,15 @@ impl Parent<AllReduce> for View {
 }
 
 impl View {
-    /// Makes a view of `ballot` over this tree. Returns `None` if this peer is not a member.
+    /// Makes the view with this ballot, this digest of its beginning and this tree. Returns `None` if this
+    /// peer is not a member.
     #[must_use]
-    pub fn new(ctx: Arc<Context>, ballot: Ballot, tree: Arc<Tree>, seed: [u8; 32]) -> Option<Self> {
+    pub fn new(
+        ctx: Arc<Context>,
+        (ballot, begun): (Ballot, [u8; 32]),
+        tree: Arc<Tree>,
+        seed: [u8; 32],
+    ) -> Option<Self> {
         let place = tree.place(ctx.me)?;
         Some(Self {
             keys_report: Convergecast::new(&place.children),
@@ -210,6 +218,7 @@ impl View {
             below: tree.below(ctx.me),
             depth: (tree.depth(ctx.me), tree.height()),
             ballot,
+            begun,
             tree,
             place,
             rng: Rng::from_seed(seed),

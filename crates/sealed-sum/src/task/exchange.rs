@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use crate::crypto::agreement::SharedKey;
 use crate::protocol::context::Context;
+use crate::protocol::marks::Marks;
 pub use crate::protocol::message::Content;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::view::Reason;
@@ -64,6 +65,8 @@ pub struct Seat {
     pub sum: SumId,
     /// Members of the view, ascending.
     pub members: Vec<Peer>,
+    /// Marks in the promises of the view. All members have the same.
+    pub marks: Marks,
     /// Key of the view that this peer shares with each other member.
     pub keys: BTreeMap<Peer, SharedKey>,
     /// 32 fresh secret bytes.

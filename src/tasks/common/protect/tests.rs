@@ -58,11 +58,7 @@ impl Task for Probe {
         Ok(())
     }
 
-    fn view_failed(&self, _: u32, _: &History, _: Peer, _: Peer, _: Reason) {
-        self.hear("view_failed");
-    }
-
-    fn can_continue(&self, _: u32, _: &History, _: &[Peer]) -> Result<(), String> {
+    fn can_continue(&self, _: u32, _: &History, _: &[Peer], _: &Marks) -> Result<(), String> {
         self.hear("can_continue");
         Ok(())
     }
@@ -219,6 +215,7 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
         )),
         sum: SumId { ballot: Ballot::default(), slot: 3 },
         members: vec![Peer(0), Peer(1), Peer(2)],
+        marks: Marks::default(),
         keys: std::collections::BTreeMap::new(),
         seed: [0; 32],
         patience_ms: 1,
@@ -231,8 +228,7 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
     assert!(matches!(task.exchange(3, &history, seat).unwrap(), Source::Bystander));
     task.contribution_from_exchange(3, &Bytes::new()).unwrap();
     task.allows(3, &history, &[Peer(0), Peer(1), Peer(2)]).unwrap();
-    task.view_failed(3, &history, Peer(0), Peer(1), Reason::Lost);
-    task.can_continue(3, &history, &[Peer(0), Peer(1), Peer(2)]).unwrap();
+    task.can_continue(3, &history, &[Peer(0), Peer(1), Peer(2)], &Marks::default()).unwrap();
     task.check(3, &history).unwrap();
     assert!(
         !task.needed_by_plan(3, 4)
@@ -247,5 +243,5 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
     let outcome = task.outcome(&history, 0).unwrap();
     assert_eq!(outcome.learnt_rows, None, "without a key nothing is hashed");
     let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), 18, "{heard:?}");
+    assert_eq!(heard.len(), 17, "{heard:?}");
 }

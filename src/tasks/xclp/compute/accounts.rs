@@ -51,7 +51,7 @@ impl Compute {
 
     /// Signs and sends this member's statement about a subject. The member then stops computing.
     fn state(&mut self, place: Option<Place>, begins: bool, step: &mut Step<Vocabulary>) {
-        let (Some(parties), Some(topic)) = (self.trio, self.statement(place)) else { return };
+        let (parties, Some(topic)) = (self.trio, self.statement(place)) else { return };
         let statement = Statement { sum: self.setup.sum, parties, begins, topic };
         self.statements.known.push(Signed::new(&self.setup.ctx, statement));
         self.party.iter_mut().for_each(|party| party.stop());
@@ -68,20 +68,17 @@ impl Compute {
         statements: Vec<Signed<Statement>>,
         step: &mut Step<Vocabulary>,
     ) -> Result<(), Fault> {
-        // If this peer does not know the computing members yet, it is not one of them and need not answer.
-        let Some(trio) = self.trio.filter(|_| self.statements.named.is_none()) else { return Ok(()) };
+        if self.statements.named.is_some() {
+            return Ok(());
+        }
+        let trio = self.trio;
         if statements.is_empty() || statements.len() > MOST {
             return Err(Fault::Inconsistent(format!("{} statements", statements.len())));
         }
         let mut heard = Vec::new();
         for signed in statements {
             let Statement { sum, parties, .. } = &signed.item;
-            // Peers may disagree on the computing members, because a candidate may have announced different
-            // things to them.
-            if *parties != trio {
-                return Ok(());
-            }
-            if *sum != self.setup.sum || !trio.contains(&signed.author) {
+            if *sum != self.setup.sum || *parties != trio || !trio.contains(&signed.author) {
                 return Err(Fault::Inconsistent("a statement of another view or peer".into()));
             }
             if self.statements.known.contains(&signed) {
@@ -197,7 +194,7 @@ impl Compute {
     /// Returns a computing member whose statement is missing. If peers have been named, returns one of them,
     /// because it must end the view.
     pub(super) fn owes_statement(&self) -> Option<Peer> {
-        let mut others = self.trio?.into_iter().filter(|peer| *peer != self.me());
+        let mut others = self.trio.into_iter().filter(|peer| *peer != self.me());
         if let Some(named) = &self.statements.named {
             return others.find(|peer| named.contains(peer));
         }

@@ -42,7 +42,7 @@ impl Compute {
         hash: [u8; 32],
         step: &mut Step<Vocabulary>,
     ) -> Result<(), Fault> {
-        let party = self.number().is_some() && self.trio.is_some_and(|trio| trio.contains(&from));
+        let party = self.number().is_some() && self.trio.contains(&from);
         if !party || self.held.insert(from, hash).is_some() {
             return Err(Fault::OutOfOrder("hash of a share of the output"));
         }

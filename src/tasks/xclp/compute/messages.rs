@@ -5,7 +5,6 @@ use std::sync::PoisonError;
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-use super::super::parties;
 use super::super::talk::{Body, WINDOW, What, read, tell};
 use super::Compute;
 use crate::protocol::{Fault, Input, Machine as _, Step, Time};
@@ -25,24 +24,6 @@ impl Compute {
             return Err(Fault::OutOfOrder("message of a peer without a part in the exchange"));
         }
         match body {
-            Body::Begin(out) => {
-                let known = |peer: &Peer| *peer != from && self.setup.candidates.contains(peer);
-                if out.len() >= parties::CANDIDATES || !out.iter().all(known) {
-                    return Err(Fault::Inconsistent(
-                        "it refuses to compute with a peer that is not a candidate".into(),
-                    ));
-                }
-                if !out.is_empty() && !self.setup.candidates.contains(&from) {
-                    return Err(Fault::Inconsistent(
-                        "it chooses who computes, and is not a candidate itself".into(),
-                    ));
-                }
-                if self.begun.insert(from, out).is_some() {
-                    return Err(Fault::OutOfOrder("second beginning of an exchange"));
-                }
-                self.begin_if_all_are_here(step);
-                Ok(())
-            }
             Body::Commitment(commitment) => {
                 self.is_owner(from)?;
                 self.commits(from, commitment)?;
@@ -79,7 +60,7 @@ impl Compute {
     ) -> Result<(), Fault> {
         const NOT_MINE: Fault = Fault::OutOfOrder("vector for a peer with another part");
         let early = match what {
-            What::Input => self.trio.is_none(),
+            What::Input => false,
             What::Round(_) => self.party.is_none(),
             // `Pairs` keeps a vector that comes before its turn, and gives the credits for it later.
             What::Pair(number) => {
@@ -89,7 +70,7 @@ impl Compute {
             What::Output => return Err(NOT_MINE),
         };
         if early {
-            if self.trio.is_some() && self.number().is_none()
+            if self.number().is_none()
                 || self.early.iter().filter(|(peer, ..)| *peer == from).count() > 2 * WINDOW
             {
                 return Err(NOT_MINE);

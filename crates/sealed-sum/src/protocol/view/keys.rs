@@ -23,7 +23,7 @@ impl View {
         }
         let commitment =
             self.part.map(|part| pairwise::commitment(&self.ctx, self.ballot, self.ctx.me, &part));
-        let key = ViewKey { ballot: self.ballot, public: secret.public(), commitment };
+        let key = ViewKey { ballot: self.ballot, begun: self.begun, public: secret.public(), commitment };
         self.secret = Some(secret);
         let own = Signed::new(&self.ctx, key);
         self.keys_below.insert(self.ctx.me, own.clone());
@@ -43,7 +43,8 @@ impl View {
         if self.fixed.is_some() {
             return Err(DISAGREEMENT);
         }
-        let fixed = ViewKeys::new(&self.ctx, self.ballot, self.members(), items).ok_or(DISAGREEMENT)?;
+        let view = (self.ballot, self.begun);
+        let fixed = ViewKeys::new(&self.ctx, view, self.members(), items).ok_or(DISAGREEMENT)?;
         // This peer forwarded the keys of this subtree. If the list contains another key, the leader or a
         // peer on the way has changed it.
         let listed: BTreeMap<_, _> = fixed.items.iter().map(|key| (key.author, key)).collect();

@@ -24,7 +24,7 @@ impl View {
                 if older(slot) => {}
             Report::Keys(items) => {
                 self.verify(from, &items, "view key", |key| {
-                    key.item.ballot == self.ballot
+                    (key.item.ballot, key.item.begun) == (self.ballot, self.begun)
                         && key.item.commitment.is_some() == self.ctx.draws(key.author, self.members())
                 })?;
                 self.whole(from, "key", &items, |_| true)?;

@@ -414,7 +414,7 @@ fn a_leader_keeps_to_what_the_promises_of_its_view_oblige_it_to() {
 #[test]
 fn what_shows_where_a_peer_was_counts_by_its_signature_and_for_its_author() {
     let mut one = One::new();
-    let key = |ballot| ViewKey { ballot, public: [9; 32], commitment: None };
+    let key = |ballot| ViewKey { ballot, begun: [0; 32], public: [9; 32], commitment: None };
     let (by, other) = (one.committee[0], one.committee[1]);
     let mut forged = one.sign(other, key(one.ballot(5)));
     forged.author = by;

@@ -246,7 +246,10 @@ fn a_report_with_items_that_do_not_fit_the_round_names_who_passes_it_on() {
         let other = Ballot { counter: ballot.counter + 7, ..ballot };
         let sign = std::rc::Rc::new(move || {
             let ctx = &ctx[liar.index()];
-            let key = Signed::new(ctx, ViewKey { ballot: other, public: [9; 32], commitment: None });
+            let key = Signed::new(
+                ctx,
+                ViewKey { ballot: other, begun: [0; 32], public: [9; 32], commitment: None },
+            );
             let acknowledgement = Acknowledgement { ballot, slot: 0, value: [9; 32] };
             let (pad, deal) = crate::protocol::deal::make(
                 ctx,
@@ -292,7 +295,9 @@ fn an_item_of_a_peer_that_is_no_member_is_held_against_who_passes_it_on() {
     let ctx = net.context(away);
     net.rewrite = Some(Box::new(move |from, _, message| {
         let Message::View(view::Message::Up(ballot, Report::Keys(keys))) = message else { return None };
-        let foreign = Signed::new(&ctx, ViewKey { ballot: *ballot, public: [9; 32], commitment: None });
+        let begun = keys[0].item.begun;
+        let foreign =
+            Signed::new(&ctx, ViewKey { ballot: *ballot, begun, public: [9; 32], commitment: None });
         let keys = keys.iter().cloned().chain([foreign]).collect();
         (from == liar).then(|| Message::View(view::Message::Up(*ballot, Report::Keys(keys))))
     }));

@@ -26,10 +26,10 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     let key = |&peer: &Peer| {
         let commitment = pairwise::commitment(&ctx, ballot, peer, &part(peer));
         let commitment = ctx.draws(peer, &members).then_some(commitment);
-        Signed::new(&net.context(peer), ViewKey { ballot, public: [9; 32], commitment })
+        Signed::new(&net.context(peer), ViewKey { ballot, begun: [7; 32], public: [9; 32], commitment })
     };
     let keys: Vec<_> = members.iter().map(key).collect();
-    let fixed = |keys: &[Signed<ViewKey>]| ViewKeys::new(&ctx, ballot, &members, keys.to_vec());
+    let fixed = |keys: &[Signed<ViewKey>]| ViewKeys::new(&ctx, (ballot, [7; 32]), &members, keys.to_vec());
     let all = fixed(&keys).unwrap();
     let reveal = |keys: &ViewKeys, author: Peer, secret: [u8; 32]| {
         Signed::new(&net.context(author), Reveal { ballot, keys: keys.digest, secret })
@@ -61,9 +61,13 @@ fn a_draw_needs_every_part_and_none_counts_under_other_keys() {
     bare[last].item.commitment = None;
     assert!(fixed(&bare).is_none());
     let spare = members.iter().position(|&peer| !ctx.draws(peer, &members)).unwrap();
-    let mut more = keys;
+    let mut more = keys.clone();
     more[spare].item.commitment = Some([0; 32]);
     assert!(fixed(&more).is_none());
+    // Its author joined with another beginning.
+    let mut other = keys;
+    other[spare].item.begun = [8; 32];
+    assert!(fixed(&other).is_none());
 }
 
 /// Views of all members.
@@ -74,7 +78,7 @@ impl Views {
         let tree = super::messages::tree(net, ballot, members);
         let view = |&peer: &Peer| {
             let ctx = Arc::new(net.context(peer));
-            (peer, View::new(ctx, ballot, tree.clone(), [peer.0 as u8; 32]).unwrap())
+            (peer, View::new(ctx, (ballot, [0; 32]), tree.clone(), [peer.0 as u8; 32]).unwrap())
         };
         Self(members.iter().map(view).collect())
     }

@@ -2,6 +2,7 @@
 
 use super::alone::One;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::context::Aggregate;
 use crate::protocol::failure::Failure;
 use crate::protocol::promise::{self, Promised};
 use crate::protocol::signed::Signed;
@@ -51,5 +52,25 @@ fn a_mark_of_a_slot_that_no_member_can_have_reached_counts_nothing() {
         let promises = [promised(&one, author, ballot, marks), promised(&one, suspect, ballot, Vec::new())];
         let basis = promise::basis(&one.node.ctx, ballot, &promises).unwrap();
         assert_eq!(basis.marks.parts(author, suspect), counts, "slot {slot}");
+    }
+}
+
+#[test]
+fn only_a_fault_or_a_disagreement_in_an_exchange_accuses_a_peer() {
+    let one = One::new();
+    let (ballot, author, suspect) = (one.ballot(5), one.committee[0], one.committee[1]);
+    let mut ctx = one.net.context(one.me);
+    let exchange = Aggregate { exchange: true, ..ctx.plan[1].clone() };
+    ctx.plan.splice(1.., [exchange.clone(), exchange]);
+    for reason in [Reason::Lost, Reason::Stalled, Reason::Fault, Reason::Left, Reason::Disagreement] {
+        for slot in 0..3 {
+            let failure = Failure { ballot: one.ballot(1), slot, reason, suspect: Some(suspect) };
+            let marks = vec![one.sign(author, failure)];
+            let promises =
+                [promised(&one, author, ballot, marks), promised(&one, suspect, ballot, Vec::new())];
+            let basis = promise::basis(&ctx, ballot, &promises).unwrap();
+            let accuses = matches!(reason, Reason::Fault | Reason::Disagreement) && slot == 1;
+            assert_eq!(basis.marks.accuses(suspect, author), accuses, "{reason:?} in slot {slot}");
+        }
     }
 }

@@ -66,9 +66,12 @@ fn the_keys_of_a_view_are_one_of_each_member_and_of_this_view() {
     let ctx = done.net.context(Peer(0));
     let members: Vec<_> = done.net.peers().collect();
     let ballot = Ballot { counter: 7, proposer: done.committee[0] };
-    let key = |by: Peer, ballot| done.sign(by, ViewKey { ballot, public: [9; 32], commitment: None });
+    let key = |by: Peer, ballot| {
+        done.sign(by, ViewKey { ballot, begun: [7; 32], public: [9; 32], commitment: None })
+    };
     let keys: Vec<_> = members.iter().map(|&by| key(by, ballot)).collect();
-    let fixed = |keys: &[Signed<ViewKey>]| ViewKeys::new(&ctx, ballot, &members, keys.to_vec()).is_some();
+    let fixed =
+        |keys: &[Signed<ViewKey>]| ViewKeys::new(&ctx, (ballot, [7; 32]), &members, keys.to_vec()).is_some();
     assert!(fixed(&keys) && !fixed(&keys[1..]));
     assert!(!fixed(&[&keys[..], &keys[..1]].concat()), "one twice");
     let earlier = key(members[0], Ballot { counter: 6, ..ballot });

@@ -58,7 +58,7 @@ impl Tree {
         let shape = super::messages::tree(&net, ballot, &members);
         let view = |&peer: &Peer| {
             let seed = [peer.0 as u8; 32];
-            (peer, View::new(ctx[peer.index()].clone(), ballot, shape.clone(), seed).unwrap())
+            (peer, View::new(ctx[peer.index()].clone(), (ballot, [0; 32]), shape.clone(), seed).unwrap())
         };
         let views = members.iter().map(view).collect();
         let mut tree = Self {
@@ -241,9 +241,14 @@ type Change = fn(&Tree, Peer, &mut Report);
 
 #[test]
 fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
-    let keys: [(&str, usize, Change); 4] = [
+    let keys: [(&str, usize, Change); 5] = [
         ("a commitment in a small view", 3, |tree, by, report| {
-            let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: Some([0; 32]) };
+            let key =
+                ViewKey { ballot: tree.ballot, begun: [0; 32], public: [9; 32], commitment: Some([0; 32]) };
+            *report = Report::Keys(vec![tree.sign(by, key)]);
+        }),
+        ("of another beginning", 3, |tree, by, report| {
+            let key = ViewKey { ballot: tree.ballot, begun: [1; 32], public: [9; 32], commitment: None };
             *report = Report::Keys(vec![tree.sign(by, key)]);
         }),
         ("one author twice", 3, |_, _, report| {
@@ -251,11 +256,11 @@ fn a_report_that_breaks_any_rule_names_the_child_that_carries_it() {
             keys.push(keys[0].clone());
         }),
         ("another's signature", 3, |tree, by, report| {
-            let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: None };
+            let key = ViewKey { ballot: tree.ballot, begun: [0; 32], public: [9; 32], commitment: None };
             *report = Report::Keys(vec![tree.forge(tree.order[4], by, key)]);
         }),
         ("of a peer that is not below it", 3, |tree, _, report| {
-            let key = ViewKey { ballot: tree.ballot, public: [9; 32], commitment: None };
+            let key = ViewKey { ballot: tree.ballot, begun: [0; 32], public: [9; 32], commitment: None };
             *report = Report::Keys(vec![tree.sign(tree.order[4], key)]);
         }),
     ];

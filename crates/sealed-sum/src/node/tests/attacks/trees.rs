@@ -71,7 +71,11 @@ fn an_item_of_a_sibling_is_held_against_who_passes_it_on() {
         net.rewrite = Some(Box::new(move |from, _, message| {
             let Message::View(view::Message::Up(ballot, Report::Keys(keys))) = message else { return None };
             let mut keys = keys.clone();
-            keys.push(Signed::new(&ctx, ViewKey { ballot: *ballot, public: [9; 32], commitment: None }));
+            let begun = keys[0].item.begun;
+            keys.push(Signed::new(
+                &ctx,
+                ViewKey { ballot: *ballot, begun, public: [9; 32], commitment: None },
+            ));
             (from == taker).then(|| Message::View(view::Message::Up(*ballot, Report::Keys(keys))))
         }));
         net.run(120_000);
