@@ -5,8 +5,9 @@
         [--memory-mb 1024]
 
 PROGRAM is a release build of flyswarm. Makes rows around one random centre for each class, with a known class
-for one row in twenty, and deals them to the peers. Prints wall seconds, the load of the machine, the share of
-correct labels, and for each peer CPU seconds, peak resident memory and bytes sent. Prints the same for numpy:
+for one row in twenty, and deals them to the peers. Runs a session without proofs (`cheaters = "trusted"`) and one
+with proofs. Prints for each wall seconds, the load of the machine, the share of correct labels, and for each peer
+CPU seconds, peak resident memory and bytes sent. Prints the same for numpy:
 random planes, Hamming distances as a matrix product, the k nearest rows, the exact inverse. Needs numpy.
 """
 
@@ -42,8 +43,8 @@ def run(*words):
     return subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout
 
 
-with tempfile.TemporaryDirectory() as folder:
-    folder = pathlib.Path(folder)
+def session(cheaters, folder):
+    """Runs one session. Returns the seconds of the exchanges, and the largest bytes and memory of a process."""
     names = [f"peer-{i}" for i in range(given.peers)]
     peers, listen = [], []
     for place, name in enumerate(names):
@@ -51,22 +52,21 @@ with tempfile.TemporaryDirectory() as folder:
         identity = next(word for word in identity if word.startswith("12D3"))
         listen.append(f"/ip4/127.0.0.1/tcp/{given.port + place}")
         peers += ["--peer", f"{name}={identity}@{listen[-1]}"]
-    session = folder / "session.toml"
-    run("session", "new", "xclp", "--name", "bench", "--features", str(given.features), "--set", f"xclp.bits={given.bits}", "--classes",
-        f"0..{given.classes - 1}", *peers, "--set", "timing.linger_ms=20000", "--set", f"xclp.memory_mb={given.memory_mb}",
-        "--set", "xclp.most_rows=0", "--set", "privacy.min_contributors=1", "--out", str(session))
-    for place, name in enumerate(names[: given.peers]):
+    file = folder / "session.toml"
+    settings = [f"xclp.bits={given.bits}", f'xclp.cheaters="{cheaters}"', "timing.linger_ms=20000",
+                f"xclp.memory_mb={given.memory_mb}", "xclp.most_rows=0", "privacy.min_contributors=1"]
+    run("session", "new", "xclp", "--name", "bench", "--features", str(given.features), "--classes",
+        f"0..{given.classes - 1}", *peers, *[word for each in settings for word in ("--set", each)], "--out", str(file))
+    for place, name in enumerate(names):
         own = range(place * given.points, (place + 1) * given.points)
         lines = [",".join(map(repr, rows[i].tolist())) + "," + (str(truth[i]) if known[i] else "") for i in own]
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
-    start = time.perf_counter()
-    processes = []
+    start, processes, spent = time.perf_counter(), [], {}
     for place, name in enumerate(names):
-        words = [program, "join", session, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
+        words = [program, "join", file, "--key", folder / f"{name}.key", "--state", folder / "state", "--no-mdns",
                  "--listen", listen[place], "--data", folder / f"{name}.csv",
                  "--out", folder / f"{name}.labels.csv"]
         processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
-    spent = {}
     for name, process in zip(names, processes):
         errors = process.stderr.read()
         _, status, spent[name] = os.wait4(process.pid, 0)
@@ -74,24 +74,33 @@ with tempfile.TemporaryDirectory() as folder:
         if process.returncode:
             raise SystemExit(f"{name}: {errors}")
     wall, load = time.perf_counter() - start, os.getloadavg()[0]
-    used = sum(each.ru_utime + each.ru_stime for each in spent.values())
+    used = {name: each.ru_utime + each.ru_stime for name, each in spent.items()}
     receipts = [json.loads((folder / f"{name}.labels.receipt.json").read_text()) for name in names]
     right = 0
-    for place, name in enumerate(names[: given.peers]):
+    for place, name in enumerate(names):
         said = [line.split(",")[0] for line in (folder / f"{name}.labels.csv").read_text().splitlines()[1:]]
         own = range(place * given.points, (place + 1) * given.points)
         right += sum(said[i - own[0]] == str(truth[i]) for i in own if not known[i])
+    computing = next(receipt["roles"]["computing"] for receipt in receipts if receipt.get("roles"))
+    stages = ("computed", "labelled")
+    exchange = max(sum(each["seconds"] for each in receipt["stages"] if each["name"] in stages) for receipt in receipts)
+    print(f"cheaters = {cheaters}: {wall:.2f} s wall with starting and reading, of which the exchanges {exchange:.2f} s;",
+          f"load of the machine {load:.1f}; {right / (~known).sum():.4f} right;",
+          f"{sum(used.values()):.1f} s of processors, all {len(names)} processes together")
+    sent, memory = [receipt["bytes_sent"] / 1e6 for receipt in receipts], [spent[name].ru_maxrss * 1024 / 1e6 for name in names]
+    for at, name in enumerate(names):
+        role = "computing" if name in computing else "owner"
+        print(f"  {name:<8} {role:<10} sent {sent[at]:7.2f} MB, {used[name]:6.2f} s of processors, {memory[at]:5.0f} MB of memory")
+    return {"time of the exchanges": exchange, "processors": sum(used.values()), "bytes": max(sent), "memory": max(memory)}
+
 
 print(f"{given.peers} peers x {given.points} points, {given.features} features, L = {given.bits}, C = {given.classes}; {int(known.sum())} labels")
-computing = next(receipt["roles"]["computing"] for receipt in receipts if receipt.get("roles"))
-exchange = max(sum(stage["seconds"] for stage in receipt["stages"] if stage["name"] in ("computed", "labelled")) for receipt in receipts)
-print(f"flyswarm: {wall:.2f} s wall with starting and reading, of which the exchanges {exchange:.2f} s;",
-      f"load of the machine {load:.1f}; {right / (~known).sum():.4f} right")
-print(f"  {used:.1f} s of processors, all {len(names)} processes together")
-for name, receipt in zip(names, receipts):
-    each, sent = spent[name], receipt["bytes_sent"] / 1e6
-    role = "computing" if name in computing else "owner"
-    print(f"  {name:<8} {role:<10} sent {sent:7.2f} MB, {each.ru_utime + each.ru_stime:6.2f} s of processors, {each.ru_maxrss * 1024 / 1e6:5.0f} MB of memory")
+costs = []
+for cheaters in ("trusted", "caught"):
+    with tempfile.TemporaryDirectory() as folder:
+        costs.append(session(cheaters, pathlib.Path(folder)))
+print("with proofs, in multiples of without:",
+      ", ".join(f"{what} {costs[1][what] / costs[0][what]:.2f}" for what in costs[0]))
 
 start = time.perf_counter()
 codes = central.codes(rng, rows, given.bits)
@@ -105,4 +114,5 @@ solved = time.perf_counter()
 found = scores.argmax(1)
 print(f"numpy, one place: {solved - start:.2f} s (codes {coded - start:.2f}, distances and neighbours {compared - coded:.2f},",
       f"propagation {solved - compared:.2f}), {(found == truth)[~known].mean():.4f} right")
-print(f"ratio of wall times: {wall / (solved - start):.1f}, of the exchanges alone {exchange / (solved - start):.1f}")
+print("the exchanges, in multiples of numpy:",
+      ", ".join(f"{each['time of the exchanges'] / (solved - start):.1f}" for each in costs), "(without and with proofs)")

@@ -51,7 +51,7 @@ pub(super) struct Tune {
     /// Maximum number of rows to use. If the file has more, a random sample keeps the share of each class
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
-    /// Maximum number of bits of a hash (the paper's maximum is 2048 times the number of features)
+    /// Maximum of m, the number of bits that stand for a row (the paper's maximum is 2048 times the number of features)
     #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
     max_m: usize,
     /// Seed of folds, candidates and matrices

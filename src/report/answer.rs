@@ -143,8 +143,8 @@ pub(super) fn limits(page: &Page<'_>, beside: Option<&Beside>) -> Markup {
                     }
                 }
                 p.note {
-                    "Share of the rows of a class that are predicted as this class (recall). More than half: \
-                     the whole 95\u{a0}% interval lies above 50\u{a0}%."
+                    "Share of the rows of a class that are predicted as this class (recall). More than half \
+                     right or wrong: the whole 95\u{a0}% interval lies above or below 50\u{a0}%."
                 }
             }
             div {

@@ -17,9 +17,10 @@ use crate::model::readout::lowest;
 /// Print the predicted class of each row, one per line. With --scores, --abstain or --id the output is CSV
 /// with a header
 ///
-/// The probability of a class is calibrated on rows that the session held out, and takes into account how
-/// frequent the class is. The prediction ignores how frequent the classes are, so that rare classes are found
-/// too. Therefore the predicted class is not always the most probable class.
+/// A network predicts the most probable class. With a FlyNN model, the probability of a class takes into account
+/// how frequent the class is. It is calibrated on rows that the session held out. The prediction ignores how
+/// frequent the classes are, so that rare classes are found too. Therefore the predicted class of a FlyNN model
+/// is not always the most probable one.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]

@@ -254,7 +254,7 @@ pub(crate) fn check(tensors: &[TensorSpec]) -> Result<(), String> {
             ));
         }
         if tensor.is_averaged() && *dtype == Dtype::Bool {
-            return refuse("is BOOL and cannot be averaged: take the rule first or keep-own".into());
+            return refuse("is BOOL and cannot be averaged: use the rule \"first\" or \"keep-own\"".into());
         }
         if tensor.is_averaged() && !is_range(tensor.range) {
             let (least, most) = RANGES;

@@ -140,7 +140,7 @@ impl GlmSpec {
         }
         let twice = (1..self.compute.len()).any(|at| self.compute[..at].contains(&self.compute[at]));
         if twice || !matches!(self.compute.len(), 0 | 3 | 4) {
-            let limit = "three different names, or a fourth in reserve, or none";
+            let limit = "three different names, or four (the fourth in reserve), or none";
             return Err(SessionError::value("glm.compute", self.compute.join(", "), limit));
         }
         Ok(())

@@ -121,7 +121,7 @@ impl SummarySpec {
         let twice = (1..self.compute.len()).any(|at| self.compute[..at].contains(&self.compute[at]));
         if twice || !matches!(self.compute.len(), 0 | 3 | 4) {
             let (named, limit) =
-                (self.compute.join(", "), "three different names, or a fourth in reserve, or none");
+                (self.compute.join(", "), "three different names, or four (the fourth in reserve), or none");
             return Err(SessionError::value("summary.compute", named, limit));
         }
         Ok(())
@@ -269,7 +269,7 @@ impl Spec for SummarySpec {
         });
         field(about, "table", format_args!("[{}]", each.collect::<Vec<_>>().join(", ")), out)?;
         let about = "Names of the three members that compute on shares, and of a fourth in reserve; drawn if empty. \
-                     One of them alone learns nothing. Any two together see all cells.";
+                     One of them alone learns no more than the other peers, unless it deviates and `cheaters` is \"trusted\". Any two together see all cells.";
         field(about, "compute", json!(compute), out)?;
         let about = "\"caught\": the computing members prove each message. \"trusted\": they prove nothing.";
         field(about, "cheaters", json!(cheaters), out)?;

@@ -515,7 +515,9 @@ impl Exchange for Compute {
                     // a statement.
                     self.begin_statements(None, &mut step);
                 } else if let Some(peer) = given_up {
-                    self.fail(Reason::Stalled, Some(peer), &mut step);
+                    // A check has failed, so another member than this one deviates.
+                    let reason = if self.owes_account(peer) { Reason::Disagreement } else { Reason::Stalled };
+                    self.fail(reason, Some(peer), &mut step);
                 } else if moved {
                     tell(self.peers(), &Body::KeepAlive, &mut step);
                 }

@@ -317,7 +317,7 @@ impl Spec for XclpSpec {
         }
         let twice = (1..self.compute.len()).any(|at| self.compute[..at].contains(&self.compute[at]));
         if twice || !matches!(self.compute.len(), 0 | 3 | 4) {
-            let limit = "three different names, or a fourth in reserve, or none".to_owned();
+            let limit = "three different names, or four (the fourth in reserve), or none".to_owned();
             return Err(SessionError::value("xclp.compute", named(), limit));
         }
         Ok(())

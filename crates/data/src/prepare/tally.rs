@@ -157,7 +157,7 @@ impl ColumnTally {
                 return Decision::Ignored(format!("its numbers look like ids: whole, {ids}"));
             }
             if self.empty + self.missing_words() > 0 && numbers < rule.min_rows {
-                return Decision::Ignored(format!("fewer than {} rows have a value", rule.min_rows));
+                return Decision::Ignored(format!("fewer than {} rows have a number", rule.min_rows));
             }
             return Decision::Number(match distinct {
                 _ if numbers < values => "most values are numbers",

@@ -77,6 +77,67 @@ fn three_candidates_of_whom_one_deviates_end_every_honest_peer_at_once_because_o
 }
 
 #[test]
+fn three_candidates_of_whom_one_deviates_and_makes_no_statement_end_together_too() {
+    let (liar, victim) = (Peer(1), Peer(2));
+    let mut lab = three_candidates(5);
+    let changed = change_once(&mut lab, liar, victim, WAYS[1].1);
+    lab.net.hold = Some(Box::new(move |from, _, message| match message {
+        Message::Exchange { content, .. } if from == liar => {
+            talk::read(content.clone()).is_ok_and(|(body, _)| matches!(body, Body::Statements(_)))
+        }
+        _ => false,
+    }));
+    lab.net.run_unchecked(120_000, |_| false);
+    assert!(*changed.lock().unwrap());
+    let ends: Vec<_> = [0, 2, 3, 4].map(Peer).iter().filter_map(|&peer| ended(&lab.net, peer)).collect();
+    assert_eq!(ends.len(), 4, "{:?}", lab.net.events);
+    let (first, last) = (ends.iter().map(|(at, _)| *at).min(), ends.iter().map(|(at, _)| *at).max());
+    assert!(last <= first.map(|at| at.plus_ms(1000)), "{ends:?}");
+    assert!(ends.iter().all(|(_, text)| text.starts_with("three candidates must")), "{ends:?}");
+    let marks = marks(&lab.net);
+    assert!(!marks.is_empty() && marks.iter().all(|pair| pair.contains(&liar)), "{marks:?}");
+}
+
+/// The liar first gets itself marked: it claims in the first view that it has lost the victim. This mark must
+/// not keep the other peers from believing the victim's accusation.
+#[test]
+fn three_candidates_of_whom_one_was_marked_before_it_deviates_end_together_too() {
+    let (liar, victim) = (Peer(1), Peer(2));
+    for seed in 0..3 {
+        let mut lab = three_candidates(seed);
+        let (context, mut left) = (lab.net.context(liar), true);
+        lab.net.liars.insert(liar);
+        lab.net.rewrite = Some(Box::new(move |from, to, message| match message {
+            Message::View(view) if from == liar && left => {
+                left = false;
+                let failure =
+                    Failure { ballot: view.ballot(), slot: 0, reason: Reason::Lost, suspect: Some(victim) };
+                Some(Message::Failed(Signed::new(&context, failure)))
+            }
+            Message::Exchange { sum, content } if (from, to) == (liar, victim) => {
+                let (mut body, data) = talk::read(content.clone()).ok()?;
+                let mut data = data.to_vec();
+                let changed = WAYS[1].1(&mut body, &mut data);
+                changed.then(|| Message::Exchange { sum: *sum, content: talk::content(&body, data.into()) })
+            }
+            _ => None,
+        }));
+        lab.net.run_unchecked(120_000, |_| false);
+        let ends: Vec<_> = [0, 2, 3, 4].map(Peer).iter().filter_map(|&peer| ended(&lab.net, peer)).collect();
+        assert_eq!(ends.len(), 4, "seed {seed}: {:?}", lab.net.events);
+        let (first, last) = (ends.iter().map(|(at, _)| *at).min(), ends.iter().map(|(at, _)| *at).max());
+        assert!(last <= first.map(|at| at.plus_ms(1000)), "seed {seed}: {ends:?}");
+        assert!(
+            ends.iter().all(|(_, text)| text.starts_with("three candidates must")),
+            "seed {seed}: {ends:?}"
+        );
+        let marks = marks(&lab.net);
+        assert!(marks.len() > 1 || marks == [[liar, victim]], "seed {seed}: {marks:?}");
+        assert!(marks.iter().all(|pair| pair.contains(&liar)), "seed {seed}: {marks:?}");
+    }
+}
+
+#[test]
 fn a_fourth_candidate_replaces_one_of_two_that_no_longer_compute_together() {
     let names = ["peer-0", "peer-1", "peer-2", "peer-3"].map(String::from);
     let liar = Peer(1);

@@ -202,6 +202,12 @@ impl Compute {
         others.find(|peer| !self.about(place).any(|signed| signed.author == *peer))
     }
 
+    /// Returns whether this peer waits for the statement of `peer` about a failed check.
+    pub(super) fn owes_account(&self, peer: Peer) -> bool {
+        let known = self.statements.known.first().filter(|_| self.statements.named.is_none());
+        known.is_some_and(|first| first.item.place().is_some()) && self.owes_statement() == Some(peer)
+    }
+
     /// Counts a heartbeat. Returns a computing member that has not made its statement in time. Signs of life
     /// do not extend the time, because a statement takes no work.
     pub(super) fn overdue_statement(&mut self) -> Option<Peer> {
