@@ -224,13 +224,8 @@ impl Node {
         let concerns = match suspect {
             Some(suspect) => {
                 let sound = suspect != author && reason != Reason::Ended && near;
-                sound
-                    && self.membership.concerns(
-                        (ballot, slot),
-                        author,
-                        suspect,
-                        signed.accusation(&self.ctx).is_some(),
-                    )
+                let accuses = signed.accusation(&self.ctx).is_some();
+                sound && self.membership.concerns((ballot, slot), author, suspect, accuses)
             }
             None => {
                 let ends = reason == Reason::Ended && author == ballot.proposer;
