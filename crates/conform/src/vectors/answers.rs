@@ -78,6 +78,7 @@ pub(crate) fn answers() -> Value {
     let status = |committed| Message::Status { committed, in_view: false };
     let another = Begun { ballot: view, promises: vec![promised(leader, vec![]), promised(other, vec![])] };
     let ended = Failure { ballot: view, slot: 0, reason: Reason::Ended, suspect: None };
+    let unseen = Failure { ballot: of(1, other), slot: 0, reason: Reason::Stalled, suspect: Some(leader) };
     let hello = Message::Hello { version: VERSION, session: session.id().0, committed: 0, trace: None };
     let from = |us, peer, message| (us, Step::From(peer, Box::new(message)));
     let run = |us| (us, Step::Run);
@@ -125,6 +126,15 @@ pub(crate) fn answers() -> Value {
                 run(GREETED),
                 from(PROMISED, other, Message::Refuse(view, of(1, child))),
                 from(PROMISED + BACKOFF / 2, child, status(0)),
+            ],
+        ),
+        (
+            "a mark of a view that the peer was not in is kept and is in its next promise",
+            child,
+            vec![
+                run(GREETED),
+                from(GREETED, other, Message::Failed(Signed::new(by(other), unseen))),
+                from(GREETED + 1, other, Message::Prepare(of(2, other))),
             ],
         ),
         (

@@ -38,6 +38,8 @@ pub(super) struct Elections {
     /// Time since which no view has existed, here or at any peer that this peer knows of. Attempts to
     /// begin a view do not count.
     without_view: Time,
+    /// View that has begun without this peer, until the peer hears that it is over.
+    unseen: Option<Ballot>,
     /// Time at which this peer was last in a view or committed a slot; claims of other peers do not count.
     went_on: Time,
     /// Highest ballot counter seen.
@@ -110,6 +112,7 @@ impl Elections {
             gathered: false,
             idle_since: Time::default(),
             without_view: Time::default(),
+            unseen: None,
             went_on: Time::default(),
             seen: 0,
             proposal: None,
@@ -188,8 +191,9 @@ impl Elections {
 
     /// Notes a view that began without this peer, or that this peer has not entered yet. Its proposer has
     /// used its promises.
-    pub(super) fn began(&mut self, now: Time) {
+    pub(super) fn began(&mut self, now: Time, ballot: Ballot) {
         self.without_view = now;
+        self.unseen = Some(ballot);
         self.standing.entered();
     }
 
@@ -221,12 +225,21 @@ impl Elections {
         self.standing.note(signed);
     }
 
-    /// Keeps the mark of a view that this peer was not in.
-    pub(super) fn note_unseen(&mut self, signed: &Signed<Failure>) -> Result<(), Fault> {
+    /// Takes a failure of a view that this peer was not in, and keeps its mark. If this peer knows that the view
+    /// began, it counts the time without a view from now on.
+    pub(super) fn note_unseen(&mut self, now: Time, signed: &Signed<Failure>) -> Result<(), Fault> {
+        let ends = self.unseen == Some(signed.item.ballot);
+        if !ends && signed.mark().is_none() {
+            return Ok(());
+        }
+        if !signed.verify(&self.ctx) {
+            return Err(Fault::BadSignature("failure"));
+        }
+        if ends {
+            self.unseen = None;
+            self.without_view = now;
+        }
         if signed.mark().is_some() {
-            if !signed.verify(&self.ctx) {
-                return Err(Fault::BadSignature("failure"));
-            }
             self.note(signed);
         }
         Ok(())

@@ -172,7 +172,7 @@ impl Node {
         // The sender is not the parent, but a member of this peer's former view, or the leader. The
         // parent may be silent, but the view has begun.
         if basis.tree.parent(self.ctx.me) != Some(from) {
-            self.elections.began(self.now);
+            self.elections.began(self.now, ballot);
             return Ok(());
         }
         self.enter(begun, basis, duty);
@@ -239,7 +239,7 @@ impl Node {
         if !was_in {
             // A liar may have begun the view for the author alone. The mark still keeps the author and
             // the suspect apart.
-            return self.elections.note_unseen(&signed);
+            return self.elections.note_unseen(self.now, &signed);
         }
         // A neighbour that ends the view has stopped, even if its reason is not valid.
         let view = self.membership.view().filter(|view| view.ballot() == ballot);
