@@ -25,7 +25,7 @@ pub(super) struct Export {
     /// File to write: an NPZ archive for a model, an ONNX file for a network
     #[arg(long, value_name = "FILE.npz|FILE.onnx")]
     out: PathBuf,
-    /// Allow the export of a personal model. It holds numbers that were computed from each of your rows and reveal them
+    /// Allow the export of a personal model, which holds numbers that reveal much about your rows
     #[arg(long)]
     with_private_rows: bool,
     /// Replace the file if it exists

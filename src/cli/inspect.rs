@@ -18,13 +18,13 @@ use crate::tasks::Contents;
 
 /// Print the contents of a file, or the differences between two models; with --digest, print digests of files
 ///
-/// Two models or networks with equal digests give the same predictions. Two session files describe the same
-/// session. Two NPZ archives have the same arrays. Two receipts are from the same session with the same sums.
-/// Digests ignore values that differ from peer to peer, such as times and addresses.
+/// If two files have equal digests: models or networks give the same predictions, session files describe the
+/// same session, NPZ archives have the same arrays, and receipts are from the same session with the same
+/// sums. Digests ignore values that differ from peer to peer, such as times and addresses.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// A model, network, personal model or session file, or two models to compare. With --digest: any number
-    /// of such files, NPZ archives and receipts
+    /// A model, network, personal model, summary, regression or session file, or two models to compare. With
+    /// --digest: any number of such files, NPZ archives and receipts
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Print one line for each file: its digest, kind and name

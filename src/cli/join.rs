@@ -56,7 +56,7 @@ pub(super) struct Join {
     /// Rows: CSV, Excel, JSON lines, Parquet, NPY or NPZ, compressed or not (docs/formats.md)
     #[arg(long, value_name = "FILE", required_unless_present = "no_data")]
     data: Option<PathBuf>,
-    /// Join a session of the task xclp without rows. This peer helps to compute, but sees no data
+    /// Join a session of the task xclp without rows. This peer may be one of the three that compute on shares
     #[arg(long, conflicts_with_all = ["data", "map", "label", "strict", "trainer", "personalise", "dataset"])]
     no_data: bool,
     #[command(flatten)]
@@ -69,8 +69,9 @@ pub(super) struct Join {
     /// Receipt and report are written next to it. With --no-data this is the file of the receipt
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// If a column differs suspiciously from the other peers' columns (other units, codes for missing values,
-    /// a constant), leave the session before the result counts these rows
+    /// Do not join if the rows look wrong (ids, rounded numbers, codes for missing values) or, with summary
+    /// and glm, if few of them differ from an earlier session. If a column differs suspiciously from the
+    /// other peers' columns, leave the session before the result counts these rows
     #[arg(long)]
     strict: bool,
     /// With the task fedavg: train with this command, such as 'python3 train.py', instead of the built-in
@@ -80,7 +81,8 @@ pub(super) struct Join {
     /// With the task fedavg: after the session, adapt the network to these rows, like `flyswarm personalise`
     #[arg(long)]
     personalise: bool,
-    /// Name of these rows in the privacy ledger, which adds up the budget that private sessions spend
+    /// Name of these rows in the privacy ledger, which adds up the budget that private sessions spend, and
+    /// counts the sessions that compute on secret shares
     #[arg(long, value_name = "NAME")]
     dataset: Option<String>,
     /// Refuse to join if all private sessions on these rows together would then have spent more than E

@@ -26,7 +26,7 @@ pub(super) struct NetworkArguments {
     /// Address to listen on; repeatable [default: a free port of every interface]
     #[arg(long, value_name = "MULTIADDR")]
     pub(super) listen: Vec<Multiaddr>,
-    /// Do not look for peers by mDNS
+    /// Do not use mDNS: neither find other peers by it, nor be found
     #[arg(long)]
     pub(super) no_mdns: bool,
     /// File of a network key: only peers with the same network key can connect (see `flyswarm id`)

@@ -18,22 +18,22 @@ use crate::session::{NoiseMode, NoiseSpec};
 // the command.)
 #[derive(Debug, Args)]
 pub(super) struct NoiseArguments {
-    /// Differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
+    /// With the task flynn or sketch: differential privacy with this budget, 0.001 to 100 (docs/privacy.md)
     #[arg(long, value_name = "E")]
     epsilon: Option<Ratio>,
-    /// Number of counts that a peer releases (T in the paper). With --mode central: number of counts of the
-    /// total that are kept. Not with the task sketch [default: 100]
+    /// With the task flynn: number of counts that a peer releases (T in the paper). With --mode central:
+    /// number of counts of the total that are kept [default: 100]
     #[arg(long, value_name = "T", requires = "epsilon")]
     top: Option<u32>,
-    /// With the task fedavg: probability that the budget does not hold, 1e-12 to 0.01, such as 1e-5
+    /// Probability that the budget does not hold. Only for the task fedavg, which has no private demo
     #[arg(long, value_name = "D", requires = "epsilon")]
     delta: Option<f64>,
     /// Rows that the budget protects. per-party: one row at every peer (as in the paper); parallel: one row
-    /// at one peer; central: one row at one peer, but only in the total of all peers; member (task fedavg):
-    /// all rows of one peer [default: per-party; with fedavg: member]
+    /// at one peer; central (task flynn): one row at one peer, only in the total of all peers; member: only
+    /// for the task fedavg, which has no private demo [default: per-party]
     #[arg(long, value_name = "MODE", requires = "epsilon", value_parser = modes())]
     mode: Option<NoiseMode>,
-    /// With --mode central or member: number of peers that may collude [default: 1]
+    /// With --mode central: number of peers that may collude [default: 1]
     #[arg(long, value_name = "N", requires = "epsilon")]
     colluders: Option<u16>,
 }

@@ -25,11 +25,11 @@ use crate::data::{Dataset, LabelColumn};
 /// Adapt a trained network to your own rows: mix its predictions with those of the nearest own rows (kNN-Per)
 ///
 /// The model is a network that the task fedavg has trained. You can use this command with any such network
-/// file, even if you did not take part in the session. The command compares the accuracy of three methods
-/// on rows that they were not trained on: the network alone, the network after further training on your
-/// rows (fine-tuned), and kNN-Per. It names the best method. If you give a personal model instead of a
-/// network, the command measures this model on the new rows, then stores the rows in it as `--drift` says.
-/// docs/networks.md has the details.
+/// file, even if you did not take part in the session. The command compares the accuracy of the network
+/// alone, the network after further training on your rows (fine-tuned), and kNN-Per, and names the best of
+/// the three. If the network was trained on the rows of --data, the comparison favours the network; then use
+/// --validate. If you give a personal model instead of a network, the command measures this model on the new
+/// rows, then stores the rows in it as `--drift` says. docs/networks.md has the details.
 #[derive(Debug, Args)]
 pub(super) struct Personalise {
     /// Network file, or a personal model to update with new rows
@@ -62,7 +62,8 @@ pub(super) struct Personalise {
     /// Share of the rows to store, above 0 and at most 1
     #[arg(long, value_name = "PART", default_value_t = 1.0)]
     capacity: f64,
-    /// Store means of similar rows (k-means in each class) instead of rows. --capacity sets their number
+    /// Store means of similar rows (k-means in each class) instead of rows. --capacity, below 1, sets their
+    /// number
     #[arg(long, requires = "capacity")]
     prototypes: bool,
     /// Number of passes of fine-tuning

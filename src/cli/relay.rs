@@ -38,7 +38,7 @@ pub(super) struct Relay {
     /// file later
     #[arg(long = "session", value_name = "FILE", required = true)]
     sessions: Vec<PathBuf>,
-    /// Key file, which determines the relay's peer id [default: the key of `flyswarm id`]
+    /// Key file of the relay, not of a peer [default: the key of `flyswarm id`]
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Address to listen on; repeatable [default: TCP port 4001 of every interface]

@@ -36,9 +36,9 @@ pub(super) struct Check {
     /// Label column: its name, its number from 1, `last` or `none` [default: as in the session]
     #[arg(long, value_name = "COLUMN")]
     label: Option<LabelColumn>,
-    /// Add to the session file the levels of categories and the texts for missing values that the rows of
-    /// --data have and the session file lacks. The session id changes, so all peers need the new session
-    /// file; they see the added texts
+    /// Add to the session file the levels of categories and the texts for missing values that it lacks and
+    /// that the rows of --data have, except levels that look misspelt. The session id changes, so all peers
+    /// need the new session file; they see the added texts
     #[arg(long)]
     amend: bool,
     /// With --amend: add a level only if at least N rows have it

@@ -23,9 +23,9 @@ use flyswarm_learn::tuning::{Candidate, Metric, Tally, Trial, best, summed};
 /// Find settings of FlyNN for labelled rows by cross-validation, and compare them with simple methods on the
 /// same folds
 ///
-/// Every candidate has its own lifting matrix in each fold. All scores and gammas are tried on the same
-/// counts. The printed figures are slightly too good, because the best candidate is chosen on the same folds
-/// that measure it.
+/// Every candidate has its own lifting matrix in each fold. All values of the settings `score` and `gamma`
+/// are tried on the same counts. The printed figures are slightly too good, because the best candidate is
+/// chosen on the same folds that measure it.
 #[derive(Debug, Args)]
 pub(super) struct Tune {
     /// Rows with labels: CSV, Excel, Parquet, NPY or NPZ
@@ -51,7 +51,8 @@ pub(super) struct Tune {
     /// Maximum number of rows to use. If the file has more, a random sample keeps the share of each class
     #[arg(long, default_value_t = 5000, value_parser = at_least::<20>)]
     rows: usize,
-    /// Maximum of m, the number of bits that stand for a row (the paper's maximum is 2048 times the number of features)
+    /// Maximum of m, the number of bits that stand for a row (the paper's maximum is 2048 times the number of
+    /// features)
     #[arg(long, default_value_t = 16_384, value_parser = at_least::<512>)]
     max_m: usize,
     /// Seed of folds, candidates and matrices

@@ -17,10 +17,11 @@ use crate::model::readout::lowest;
 /// Print the predicted class of each row, one per line. With --scores, --abstain or --id the output is CSV
 /// with a header
 ///
-/// A network predicts the most probable class. With a FlyNN model, the probability of a class takes into account
-/// how frequent the class is. It is calibrated on rows that the session held out. The prediction ignores how
-/// frequent the classes are, so that rare classes are found too. Therefore the predicted class of a FlyNN model
-/// is not always the most probable one.
+/// A network predicts the most probable class. With a FlyNN model, the probability of a class takes into
+/// account how frequent the class is. Probabilities are calibrated if the session held out at least ten rows.
+/// With a balanced score (which `session new` sets in sessions without noise) the prediction ignores how
+/// frequent the classes are, so that rare classes are found too. Then the predicted class is not always the
+/// most probable one.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Predict {
     #[command(flatten)]
@@ -35,8 +36,8 @@ pub(in crate::cli) struct Predict {
     #[arg(long, value_name = "COLUMN")]
     id: Option<Column>,
     /// Also print the probability and the novelty of each class, and the margin. The class with the lowest
-    /// novelty is predicted. The margin is the difference between the two lowest novelties, per bit of the
-    /// hash. For a network the novelty is -ln of the probability
+    /// novelty is predicted. The margin is the difference between the two lowest novelties; for a FlyNN model
+    /// it is divided by rho, the number of set bits. For a network the novelty is -ln of the probability
     #[arg(long)]
     scores: bool,
     /// Print no class for a row whose margin is below MARGIN

@@ -12,8 +12,8 @@ use crate::cli::{Failure, print};
 use crate::session::Session;
 use crate::tasks::Forecast;
 
-/// Estimate the quality of a private session's model on synthetic rows. The command reads no peer's rows and
-/// spends no budget
+/// Estimate the quality of a private session: with flynn on synthetic rows, with fedavg by the size of the
+/// noise. The command reads no peer's rows and spends no budget
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ForecastArguments {
     /// The session file

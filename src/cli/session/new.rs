@@ -40,14 +40,14 @@ pub(super) struct Common {
     #[cfg(feature = "net")]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) collect: Option<u64>,
-    /// Add discovered peers without a question: all, or as NAME the peer whose id ends with ENDING;
-    /// repeatable. ENDING has at least 10 characters: an attacker with 1,000 cores needs 14 years to match 10
-    /// characters
+    /// Add discovered peers without a question: `all` adds all, NAME=ENDING adds the peer whose id ends with
+    /// ENDING and calls it NAME; repeatable. ENDING has at least 10 characters: an attacker with 1,000 cores
+    /// needs about 14 years to match 10 characters
     #[cfg(feature = "net")]
     #[arg(long, value_name = "all|NAME=ENDING", requires = "collect", value_delimiter = ',')]
     pub(super) admit: Vec<collect::Admit>,
-    /// Take columns and classes from this file of rows or session file (.toml). If an option needs rows, give
-    /// a file of rows after the session file
+    /// Take columns and classes from this file of rows or session file (.toml). A second --from can give the
+    /// rows for --tuning
     #[arg(long, value_name = "FILE")]
     pub(super) from: Vec<PathBuf>,
     /// Label column of the rows: its name, its number from 1, `last` or `none`
@@ -59,7 +59,8 @@ pub(super) struct Common {
     pub(super) group: Option<String>,
     #[command(flatten)]
     pub(super) reading: Reading,
-    /// Write a text of the --from file into the session file only if at least N rows have this text
+    /// Write a level into the session file only if at least N rows of the --from file have this level. For a
+    /// class, 2 rows are enough if --label names the column
     #[arg(long, value_name = "N", default_value_t = publish::MIN_ROWS, requires = "from")]
     pub(super) min_rows: u64,
     /// Classes, separated by commas, or a range of integers such as 0..9

@@ -16,7 +16,7 @@ use crate::session::{Peer, Series, Session};
 /// Longest name of a session.
 const NAME: usize = 64;
 
-/// Write the next session of a series: the same peers and settings, with a new run id and date
+/// Write the next session of a series: the same peers and settings, with a new id and date
 #[derive(Debug, Args)]
 pub(in crate::cli) struct NextArguments {
     /// File of the previous session

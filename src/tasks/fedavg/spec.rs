@@ -31,7 +31,7 @@ pub(crate) const NETWORK: [TaskOption; 3] = [
         "hidden",
         "N,...",
         "fedavg.hidden",
-        "Number of units of each hidden layer [default: 128]",
+        "With mlp or cnn: number of units of each hidden layer [default: 128]",
     ),
     TaskOption::field("rounds", "N", "fedavg.rounds", "Number of rounds [default: 20]"),
 ];

@@ -36,7 +36,7 @@ pub static KIND: TaskKind = TaskKind {
             "choose",
             "K",
             "sketch.chosen",
-            "Draw K peers at random by their distances to the global sketch",
+            "Draw K peers at random by their distances to the global sketch; needs --open-distances",
         ),
     ],
     fill,

@@ -74,7 +74,7 @@ pub static KIND: TaskKind = TaskKind {
         TaskOption::own(
             "candidates",
             "N",
-            "Compare N other settings with the settings of this file, 1 to 64 [default: 12]",
+            "Compare N other settings with the one in [data] and [flynn], 1 to 64 [default: 12]",
         ),
         new::PAPER,
         new::SETTINGS,

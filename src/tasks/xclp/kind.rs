@@ -29,7 +29,7 @@ pub static KIND: TaskKind = TaskKind {
             "few-rows",
             "",
             "xclp.few_rows",
-            "Allow fewer rows of all peers together than 5 times (k + 1), which is 55 by default; k is the number of neighbours of a row",
+            "Allow a session in which all peers together have fewer than 5 (k + 1) rows, by default 55; k is the number of neighbours of a row",
         ),
         TaskOption::field(
             "large-owner",
