@@ -22,7 +22,8 @@ use crate::data::groups::in_both;
 use crate::data::split::{Split, folds};
 use crate::data::{Dataset, LabelColumn};
 
-/// Adapt a trained network to your own rows: mix its predictions with those of the nearest own rows (kNN-Per)
+/// Adapt a trained network to your own rows: mix its predictions with the classes of the nearest own rows
+/// (kNN-Per)
 ///
 /// The model is a network that the task fedavg has trained. You can use this command with any such network
 /// file, even if you did not take part in the session. The command compares the accuracy of the network
