@@ -35,7 +35,7 @@ pub(super) struct Doctor {
     /// State folder of `join` [default: `state` next to the key file]
     #[arg(long, value_name = "DIR")]
     pub(super) state: Option<PathBuf>,
-    /// Result file of `join` [default: the session's name with the ending of its task, such as .model, in this folder]
+    /// Result file of `join` [default: the session's name with its task's ending, such as .model]
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
     /// Rows for `join`: list all problems of these rows

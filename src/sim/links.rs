@@ -133,8 +133,8 @@ impl Paths {
         path
     }
 
-    /// Makes every path of a peer at least as slow as this latency and this bandwidth, if given. A path that is
-    /// already slower keeps its own values.
+    /// Makes every path of a peer at least as slow as this latency and this bandwidth, if given. A path that
+    /// is already slower keeps its own values.
     pub(crate) fn slow(&mut self, peer: Peer, latency_ms: Option<f64>, bandwidth_mbit: Option<f64>) {
         self.slow.insert(peer, (latency_ms.map(micros), bandwidth_mbit.map(bytes_per_s)));
     }

@@ -176,8 +176,8 @@ pub struct Expected<'a> {
     pub features: Option<usize>,
     /// How columns become features, if they are described; then `columns` and `limits` are ignored.
     pub preparation: Option<&'a TableSchema>,
-    /// If true, undescribed levels of categories, but not of ordinals, are counted ([`Loaded::unseen`]) instead
-    /// of refused, and the group column may be missing.
+    /// If true, undescribed levels of categories, but not of ordinals, are counted ([`Loaded::unseen`]) and
+    /// not refused, and the group column may be missing.
     pub lenient: bool,
     /// Differences between the spelling of the file and its description.
     pub dialect: Dialect,

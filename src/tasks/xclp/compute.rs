@@ -393,8 +393,8 @@ impl Compute {
         step.output(Output::Failed(reason, peer));
     }
 
-    /// Counts a heartbeat. Returns a computing member that has not proved a claim about an owner for too long.
-    /// Its signs of life do not count, because it need not wait for any peer before it answers.
+    /// Counts a heartbeat. Returns a computing member that has not proved a claim about an owner for too
+    /// long. Its signs of life do not count, because it need not wait for any peer before it answers.
     fn unproven(&mut self) -> Option<Peer> {
         let (peer, ticks) = self.alone.as_mut()?;
         *ticks += 1;

@@ -439,8 +439,8 @@ fn results_are_read_as_they_are_written_and_nothing_else_is() {
 /// The computing members of a view, and the parcel of each owner for each of them.
 type Parcels = ([Peer; 3], BTreeMap<(Peer, Peer), Vec<u8>>);
 
-/// Makes the view `counter`, in which the other candidates do not compute with the peers `out`. Owners draw fresh shares in each view if `fresh` is
-/// true, otherwise they keep them.
+/// Makes the view `counter`, in which the other candidates do not compute with the peers `out`. Owners draw
+/// fresh shares in each view if `fresh` is true, otherwise they keep them.
 fn parcels_of_a_view(counter: u64, out: &[Peer], fresh: bool) -> Parcels {
     let mut marks = Marks::default();
     out.iter().for_each(|&peer| [0, 3, 4].iter().for_each(|&other| marks.accuse(Peer(other), peer)));

@@ -92,8 +92,8 @@ impl Ranks {
         let value = won / 2.0 / pairs;
         // A few rows that happen to be in order do not show that all rows are in order. For an area of 0 or 1
         // the formula gives an interval without width. So the variance is that of an area which is half a row
-        // of the smaller class away from 0 and 1. The size of this class is its mean over the peers, weighted by
-        // their pairs.
+        // of the smaller class away from 0 and 1. The size of this class is its mean over the peers,
+        // weighted by their pairs.
         let edge = (0.5 * pairs / by_first.min(by_second)).min(0.5);
         let area = value.clamp(edge, 1.0 - edge);
         let square = area * area;

@@ -129,7 +129,8 @@ fn changes(count: &[Shared<Bits>], missing: &[Shared<Bits>]) -> Vec<Shared<Bits>
     count.iter().zip(missing).map(|(count, missing)| count.plus(missing)).collect()
 }
 
-/// Returns the products of `few` with vectors as long as `few`. Each item of `by` has one or more such vectors.
+/// Returns the products of `few` with vectors as long as `few`. Each item of `by` has one or more such
+/// vectors.
 async fn products_by(context: &mut Context, few: &Shared<Bits>, by: &[&Shared<Bits>]) -> Shared<Bits> {
     let part = by.iter().flat_map(|by| product_by(few, by)).collect();
     let factors = || {

@@ -225,8 +225,8 @@ impl Elections {
         self.standing.note(signed);
     }
 
-    /// Takes a failure of a view that this peer was not in, and keeps its mark. If this peer knows that the view
-    /// began, it counts the time without a view from now on.
+    /// Takes a failure of a view that this peer was not in, and keeps its mark. If this peer knows that the
+    /// view began, it counts the time without a view from now on.
     pub(super) fn note_unseen(&mut self, now: Time, signed: &Signed<Failure>) -> Result<(), Fault> {
         let ends = self.unseen == Some(signed.item.ballot);
         if !ends && signed.mark().is_none() {

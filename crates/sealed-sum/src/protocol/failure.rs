@@ -40,8 +40,8 @@ impl Signed<Failure> {
         suspect.filter(|suspect| *suspect != author).map(|suspect| Mark { ballot, author, suspect, slot })
     }
 
-    /// Returns the author and the suspect, if the author claims in an exchange that the suspect broke a rule or
-    /// disagrees with it.
+    /// Returns the author and the suspect, if the author claims in an exchange that the suspect broke a rule
+    /// or disagrees with it.
     #[must_use]
     pub fn accusation(&self, ctx: &Context) -> Option<(Peer, Peer)> {
         let accuses = matches!(self.item.reason, Reason::Fault | Reason::Disagreement);

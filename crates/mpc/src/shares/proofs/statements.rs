@@ -429,8 +429,9 @@ pub struct Step {
 /// the sum of the rows of this party's own share of the graph, or of its next share, each row times its
 /// coin.
 ///
-/// The coin of a word is alpha_row beta_column. Each step has its own coins beta; alpha is the same in all. So all steps are one
-/// statement about two vectors of points: (alpha W_i) (a_(i+1) beta) + (a_i beta) (alpha W_(i+1)).
+/// The coin of a word is alpha_row beta_column. Each step has its own coins beta; alpha is the same in all.
+/// So all steps are one statement about two vectors of points: (alpha W_i) (a_(i+1) beta) + (a_i beta)
+/// (alpha W_(i+1)).
 pub fn graph(
     log: &Log,
     (points, columns): (usize, usize),
