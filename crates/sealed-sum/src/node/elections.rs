@@ -359,7 +359,7 @@ impl Elections {
         } else if now >= self.without_view.plus_ms(timing.no_quorum_timeout_ms) {
             let mut text = format!("no view began for {} s", timing.no_quorum_timeout_ms / 1000);
             // Only a proposer notes that the task forbids a view.
-            if let Err(why) = at.slots.may_begin(&presence.reachable(), at.slots.accusations()) {
+            if let Err(why) = at.slots.may_begin((&presence.reachable(), at.slots.accusations())) {
                 text = format!("{text}: {why}");
             }
             return Move::GiveUp(Ending::TooFew(text + &presence.gone_with_result()));
@@ -462,7 +462,7 @@ impl Elections {
             return None;
         }
         if resume.is_none()
-            && let Err(why) = slots.may_begin(basis.tree.members(), &basis.marks)
+            && let Err(why) = slots.may_begin((basis.tree.members(), &basis.marks))
         {
             self.withdraw();
             self.idle_since = now.plus_ms(backoff);

@@ -231,9 +231,10 @@ impl Membership {
         self.ballot().filter(|_| self.part.committed > slot).map(|ballot| ballot.proposer)
     }
 
-    /// Returns the marks in the promises of the present view, or of the last one.
-    pub(super) fn marks(&self) -> Option<&Marks> {
-        self.basis.as_ref().map(|(_, basis)| &basis.marks)
+    /// Returns the members of the present view and the marks in its promises.
+    pub(super) fn crowd(&self) -> Option<(&[Peer], &Marks)> {
+        let (_, basis) = self.basis.as_ref()?;
+        Some((self.view.as_ref()?.members(), &basis.marks))
     }
 
     /// Returns this peer's seat in an exchange of the view.
@@ -243,7 +244,7 @@ impl Membership {
             ctx: Arc::clone(&self.ctx),
             sum: SumId { ballot: view.ballot(), slot },
             members: view.members().to_vec(),
-            marks: self.marks()?.clone(),
+            marks: self.crowd()?.1.clone(),
             keys: view.keys().cloned().unwrap_or_default(),
             seed,
             patience_ms: timing.view_timeout_ms,

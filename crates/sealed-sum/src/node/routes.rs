@@ -169,8 +169,7 @@ impl Node {
         if self.membership.view().is_some() {
             self.supersede(from, &begun);
         }
-        // The sender is not the parent, but a member of this peer's former view, or the leader. The
-        // parent may be silent, but the view has begun.
+        // The parent may be silent, but the sender shows that the view has begun.
         if basis.tree.parent(self.ctx.me) != Some(from) {
             self.elections.began(self.now, ballot);
             return Ok(());
@@ -182,15 +181,13 @@ impl Node {
     /// Enters a view as its leader or as a member.
     pub(super) fn enter(&mut self, begun: Signed<Begun>, basis: Basis, duty: Option<Duty>) {
         let seed = fresh_seed(&mut self.rng);
-        let named = (begun.item.ballot, begun.item.digest());
-        let view = View::new(self.ctx.clone(), named, basis.tree.clone(), seed);
+        let view = View::new(self.ctx.clone(), begun.item.name(), basis.tree.clone(), seed);
         let Some(view) = view else { return };
         self.elections.entered(self.now, &view, &mut self.out);
         self.slots.view_began(&basis.marks);
         self.exchange = ExchangeState::default();
         if begun.item.ballot.proposer == self.ctx.me {
-            // Members that have promised must learn that the view began, even if the peer above them
-            // passes nothing on.
+            // Members that have promised must learn of the view, even if the peer above them is silent.
             let told = |peer: &Peer| basis.tree.contains(*peer) && !view.place().children.contains(peer);
             let committee = self.presence.committee().filter(|&peer| peer != self.ctx.me && told(&peer));
             committee.for_each(|peer| self.out.send(peer, Message::Begin(begun.clone())));
@@ -237,8 +234,7 @@ impl Node {
             return Ok(());
         }
         if !was_in {
-            // A liar may have begun the view for the author alone. The mark still keeps the author and
-            // the suspect apart.
+            // A liar may have begun the view for the author alone. The mark counts all the same.
             return self.elections.note_unseen(self.now, &signed);
         }
         // A neighbour that ends the view has stopped, even if its reason is not valid.
@@ -390,8 +386,7 @@ impl Node {
             }
             return;
         }
-        let allowed =
-            self.membership.marks().is_some_and(|marks| self.slots.may_begin(members, marks).is_ok());
+        let allowed = self.membership.crowd().is_some_and(|crowd| self.slots.may_begin(crowd).is_ok());
         let resume = self.elections.take_resume(slot);
         let record = resume.and_then(|value| Some(self.slots.sealed(&value)?.record.clone()));
         if record.is_none() && (resume.is_some() || !allowed) {
@@ -409,8 +404,7 @@ impl Node {
     /// Makes this peer's vector, once the view needs it and all its inputs are here.
     fn contribute(&mut self) {
         let Some(slot) = self.membership.wanted() else { return };
-        let view = self.membership.view().map(View::members).zip(self.membership.marks());
-        let made = self.slots.contribution(slot, view);
+        let made = self.slots.contribution(slot, self.membership.crowd());
         if matches!(made, Contribution::Vector(_) | Contribution::Missing) {
             let child = self.membership.view_mut().map(View::pass_on);
             self.viewed(child);

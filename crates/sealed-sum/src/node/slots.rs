@@ -125,7 +125,7 @@ impl Slots {
     }
 
     /// Checks that a leader may begin a new sum of the next slot over `members`.
-    pub(super) fn may_begin(&self, members: &[Peer], marks: &Marks) -> Result<(), String> {
+    pub(super) fn may_begin(&self, (members, marks): (&[Peer], &Marks)) -> Result<(), String> {
         self.may_sum(members)?;
         self.task.can_continue(self.committed(), self.history(), members, marks)
     }
@@ -162,7 +162,7 @@ impl Slots {
     }
 
     /// Returns this peer's vector for `slot` in a view, if everything that the vector depends on is here.
-    pub(super) fn contribution(&self, slot: u32, view: Option<(&[Peer], &Marks)>) -> Contribution {
+    pub(super) fn contribution(&self, slot: u32, crowd: Option<(&[Peer], &Marks)>) -> Contribution {
         if self.committed() > slot {
             return Contribution::Refused;
         }
@@ -170,7 +170,7 @@ impl Slots {
             return Contribution::Later;
         }
         // The leader has checked this too, but each member that contributes checks it itself.
-        if view.is_some_and(|(members, marks)| self.may_begin(members, marks).is_err()) {
+        if crowd.is_some_and(|crowd| self.may_begin(crowd).is_err()) {
             return Contribution::Refused;
         }
         self.inputs.get(&slot).map_or(Contribution::Missing, |vector| Contribution::Vector(vector.clone()))

@@ -75,6 +75,12 @@ impl Begun {
     pub fn digest(&self) -> [u8; 32] {
         tagged_hash("begun").chain_update(wire::canonical(self)).finalize().into()
     }
+
+    /// Returns the ballot and the digest.
+    #[must_use]
+    pub fn name(&self) -> (Ballot, [u8; 32]) {
+        (self.ballot, self.digest())
+    }
 }
 
 impl Item for Begun {
