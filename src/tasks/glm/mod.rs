@@ -139,6 +139,20 @@ pub mod internals {
         Ok(rows.sums(family, round))
     }
 
+    /// Returns the entries of the first round that follow from words of the check.
+    #[must_use]
+    pub fn checked(session: &Session, words: &[u64]) -> Option<Vec<u64>> {
+        design(session).map(|(_, design)| design.checked(words))
+    }
+
+    /// Compares the first round with the entries from the check.
+    ///
+    /// # Errors
+    /// A line that names the first entry that differs.
+    pub fn agree(session: &Session, checked: &[u64], first: &Totals) -> Result<(), String> {
+        design(session).ok_or("another task")?.1.agree(checked, first)
+    }
+
     /// Names the cells that do not pass.
     #[must_use]
     pub fn refused(session: &Session, pattern: &Opened) -> Option<String> {
