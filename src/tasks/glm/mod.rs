@@ -3,8 +3,9 @@
 //! The first slot is the coin, which draws the computing members. The slots `computed` and `pattern` follow,
 //! as in the task `summary`: the computing members find out on shares whether every cell of two terms of the
 //! model has enough rows. If a cell does not pass, the session ends before any number is opened. Then comes a
-//! slot for each round of the fit. If a member is lost before the first round, the next two slots check the
-//! other members' rows again. The fit ends after a round that follows from the opened sums alone.
+//! slot for each round of the fit. The first of them also shows that its rows are those of the check. If a
+//! member is lost before the first round, the next two slots check the other members' rows again. The fit
+//! ends after a round that follows from the opened sums alone.
 
 mod design;
 mod result;
