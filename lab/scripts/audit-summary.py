@@ -7,7 +7,7 @@ Draws random sessions: columns, groups, cross tables, peers, rows. The second pe
 decides which cells open; the vectors check that it decides as the program does. Then the audit answers these
 questions, over all tables of each session:
 
-- Exact: is a closed cell a linear combination of open cells? The null space of all equations shows it (numpy).
+- Exact: is a closed cell a linear combination of open cells? Elimination of all equations modulo a prime shows it.
   This must never be.
 - Unions: is the sum of an equation's closed cells known, and smaller than the threshold? This must never be.
 - Bounds, for --bounds sessions, with scipy: is only one value of a closed cell possible, because counts are at
@@ -34,6 +34,9 @@ import numpy
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "crates/conform/python"))
 from primitives.summary import Summary  # noqa: E402
 from primitives.table import Table  # noqa: E402
+
+
+PRIME = 2**31 - 1
 
 
 def session(rng: random.Random) -> Summary:
@@ -99,13 +102,20 @@ def system(summary: Summary, is_open: list[bool], counts: list[int]) -> tuple[li
 
 
 def exact(closed: list[int], equations: numpy.ndarray) -> list[int]:
-    """Returns the closed cells that all solutions agree on."""
-    if not closed:
-        return []
-    _, values, vectors = numpy.linalg.svd(equations)
-    null = vectors[int((values > 1e-9).sum()):]
-    free = numpy.abs(null).max(axis=0) > 1e-7 if len(null) else numpy.zeros(len(closed), bool)
-    return [cell for cell, is_free in zip(closed, free) if not is_free]
+    """Returns the closed cells that the equations determine, by elimination modulo a prime."""
+    rows, top = equations.astype(numpy.int64) % PRIME, 0
+    for column in range(len(closed)):
+        pivots = numpy.flatnonzero(rows[top:, column])
+        if not len(pivots):
+            continue
+        rows[[top, top + pivots[0]]] = rows[[top + pivots[0], top]]
+        rows[top] = rows[top] * pow(int(rows[top, column]), PRIME - 2, PRIME) % PRIME
+        others = numpy.flatnonzero(rows[:, column])
+        others = others[others != top]
+        rows[others] = (rows[others] - rows[others, column, None] * rows[top]) % PRIME
+        top += 1
+    single = rows[(rows != 0).sum(axis=1) == 1]
+    return [closed[column] for column in numpy.nonzero(single)[1]]
 
 
 def unions(summary: Summary, is_open: list[bool], passes: list[bool], counts: list[int]) -> int:

@@ -68,6 +68,12 @@ fn in_matrix(x: f64, bits: i32) -> u64 {
     (x * libm::scalbn(1.0, bits)).round_ties_even().min(libm::scalbn(1.0, MATRIX_BITS)) as u64
 }
 
+/// Returns the factor of a row with this weight in the matrix of the first round.
+#[must_use]
+pub fn first_weight(weight: f64) -> u64 {
+    in_matrix(weight, WEIGHT_BITS)
+}
+
 /// Returns the shift of a sandwich matrix, given the sum of the squares of weighted residuals.
 pub(super) fn sandwich_shift(squares: f64) -> i32 {
     let (_, exponent) = libm::frexp(squares.max(1e-30));
@@ -175,7 +181,7 @@ impl Family {
                 let outcome = if self == Self::Linear { start } else { outcome };
                 let all = [weight, weight * outcome, third, constant];
                 scalars[1..].iter_mut().zip(all).for_each(|(scalar, x)| add(scalar, x));
-                (in_matrix(weight, WEIGHT_BITS), fixed(weight * start, RESIDUAL_BITS))
+                (first_weight(weight), fixed(weight * start, RESIDUAL_BITS))
             }
             Round::At(coefficients) => {
                 let predictor = predictor(coefficients);

@@ -14,7 +14,7 @@ mod tails;
 mod totals;
 mod wide;
 
-pub use family::{Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Round};
+pub use family::{Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Round, first_weight};
 pub use fit::{Coefficient, Column, Fit, Model, Next};
 pub use rows::Rows;
 pub use tails::{chi_square_p, factor, normal_p, student_p};

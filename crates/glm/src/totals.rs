@@ -31,7 +31,8 @@ impl Totals {
         DIGITS * (columns * (columns + 1) / 2 + columns + SCALARS)
     }
 
-    fn numbers(&self) -> impl Iterator<Item = i128> {
+    /// Returns all numbers: the matrix, the vector, the scalars.
+    pub fn numbers(&self) -> impl Iterator<Item = i128> {
         self.matrix.iter().chain(&self.vector).chain(&self.scalars).copied()
     }
 

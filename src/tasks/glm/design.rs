@@ -6,11 +6,14 @@
 //! combination of levels is a *cell* of it, which is checked. In each cell, every number of the two terms is
 //! checked too, and the product of all these numbers.
 
+mod determined;
+
 use std::collections::BTreeMap;
 
-use flyswarm_glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Rows};
+use flyswarm_glm::{Column, Family, MOST_COUNT, MOST_OFFSET, MOST_STEPS, MOST_WEIGHT, Rows, first_weight};
 use flyswarm_mpc::shares::cells::{BUCKETS, Opened, Rule};
 
+use self::determined::Entry;
 use super::spec::GlmSpec;
 use crate::session::DataSpec;
 use crate::tasks::common::variables::{
@@ -76,6 +79,8 @@ pub(super) struct Design {
     tables: Vec<Table>,
     cells: usize,
     measures: Vec<Measure>,
+    /// Entries of the first round that the check determines.
+    pub(super) entries: Vec<Entry>,
 }
 
 impl Design {
@@ -145,8 +150,10 @@ impl Design {
             tables: Vec::new(),
             cells: 0,
             measures: Vec::new(),
+            entries: Vec::new(),
         };
         design.lay_out(&sets)?;
+        design.entries = design.determined();
         Ok(design)
     }
 
@@ -325,8 +332,8 @@ impl Design {
         Ok(DesignRow { columns, outcome, offset, weight })
     }
 
-    /// Returns the words of these rows for the check, and the rows that the model uses. The words for sums of
-    /// measures are 0, because the check never opens them.
+    /// Returns the words of these rows for the check, and the rows that the model uses. Each row gives its
+    /// words and its row of the design from the same values.
     ///
     /// # Errors
     /// A line that names a value that does not fit.
@@ -339,6 +346,7 @@ impl Design {
         // another.
         let first = |(_, measure): &(usize, &Measure)| measure.cell == self.tables[measure.table].first;
         let firsts: Vec<(usize, &Measure)> = self.measures.iter().enumerate().filter(first).collect();
+        let sums = self.cells + BUCKETS * self.measures.len();
         let mut used = Rows::new(self.width());
         for row in rows {
             let Some(values) = self.values(row)? else { continue };
@@ -346,12 +354,20 @@ impl Design {
             used.push(&own.columns, [own.outcome, own.offset, own.weight]);
             let cells: Vec<usize> = self.tables.iter().map(|table| self.cell(table, &values)).collect();
             cells.iter().for_each(|&cell| words[cell] += 1);
+            let weight = self.weights.map_or(1, |_| first_weight(own.weight));
+            let steps = |value: &Value| if let Value::Steps(steps) = value { *steps } else { 1 };
+            let steps: Vec<i64> = values.iter().map(steps).collect();
             for &(number, Measure { variables, table, cell }) in &firsts {
-                let steps = variables.iter().fold(1i64, |product, &at| match values[at] {
-                    Value::Steps(steps) => product.wrapping_mul(steps),
-                    Value::Level(_) => product,
-                });
-                words[self.cells + BUCKETS * (number + cells[*table] - cell) + bucket(steps)] += 1;
+                let steps = variables.iter().fold(1i64, |product, &at| product.wrapping_mul(steps[at]));
+                let measure = number + cells[*table] - cell;
+                words[self.cells + BUCKETS * measure + bucket(steps)] += 1;
+                // The measure of the weights alone sums the weights as the first matrix has them.
+                let steps = if self.weights == Some(variables[0]) { 1 } else { steps as u64 };
+                let mut sum = weight;
+                for word in &mut words[sums + 2 * measure..][..2] {
+                    sum = sum.wrapping_mul(steps);
+                    *word = word.wrapping_add(sum);
+                }
             }
         }
         Ok((words, used))

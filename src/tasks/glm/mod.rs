@@ -3,8 +3,9 @@
 //! The first slot is the coin, which draws the computing members. The slots `computed` and `pattern` follow,
 //! as in the task `summary`: the computing members find out on shares whether every cell of two terms of the
 //! model has enough rows. If a cell does not pass, the session ends before any number is opened. Then comes a
-//! slot for each round of the fit. If a member is lost before the first round, the next two slots check the
-//! other members' rows again. The fit ends after a round that follows from the opened sums alone.
+//! slot for each round of the fit. The first of them also shows that its rows are those of the check. If a
+//! member is lost before the first round, the next two slots check the other members' rows again. The fit
+//! ends after a round that follows from the opened sums alone.
 
 mod design;
 mod result;
@@ -137,6 +138,20 @@ pub mod internals {
         let family = spec.family().ok_or("another family")?;
         let (_, rows) = design.words((0..rows.rows()).map(|row| rows.row(row)))?;
         Ok(rows.sums(family, round))
+    }
+
+    /// Returns the entries of the first round that follow from words of the check.
+    #[must_use]
+    pub fn checked(session: &Session, words: &[u64]) -> Option<Vec<u64>> {
+        design(session).map(|(_, design)| design.checked(words))
+    }
+
+    /// Compares the first round with the entries from the check.
+    ///
+    /// # Errors
+    /// A line that names the first entry that differs.
+    pub fn agree(session: &Session, checked: &[u64], first: &Totals) -> Result<(), String> {
+        design(session).ok_or("another task")?.1.agree(checked, first)
     }
 
     /// Names the cells that do not pass.

@@ -47,9 +47,10 @@ pub(super) fn plan(session: &Session, spec: &GlmSpec, design: &Design) -> Option
 }
 
 /// Returns the number of words of a slot after the first pattern. It is enough for a round and for a check.
+/// The first round also has copies of the shares of the entries that the check determines.
 fn words(session: &Session, rule: &Rule, design: &Design) -> usize {
     let check = checked::computed_words(session).max(checked::copied(rule.pattern_words()));
-    Totals::words(design.width()).max(check)
+    (Totals::words(design.width()) + checked::copied(design.entries.len())).max(check)
 }
 
 /// Role of a slot after the coin.
@@ -146,16 +147,43 @@ impl Glm {
 
     /// Returns the opened sums of the rounds.
     fn opened(&self, history: &History) -> Result<Vec<Totals>, String> {
+        let (at, _) = self.role(u32::MAX, history);
         let read = |slot: u32| {
             let vector = history.vector(slot).ok_or("a round is not open")?;
             let words = vector.as_chunks::<8>().0.iter().map(|&word| u64::from_le_bytes(word));
-            let words: Vec<u64> = words.take(Totals::words(self.design.width())).collect();
+            let before = if slot == at + 2 { checked::copied(self.design.entries.len()) } else { 0 };
+            let words: Vec<u64> = words.skip(before).take(Totals::words(self.design.width())).collect();
             Totals::from_words(self.design.width(), &words).ok_or_else(|| {
                 "the opened sums of a round are too large, so a peer does not follow the protocol".to_owned()
             })
         };
-        let (at, _) = self.role(u32::MAX, history);
         (at + 2..history.committed()).map(read).collect()
+    }
+
+    /// Returns this peer's copies of the shares of the entries of the first round that the check in slot `at`
+    /// determines. A share of a sum is the sum of shares.
+    fn entries(&self, at: u32, history: &History) -> Result<Vec<u8>, String> {
+        let (rule, entries) = (&self.check.rule, &self.design.entries);
+        let totals = rule.pattern_words()..rule.pattern_words() + rule.totals();
+        let section = 1 + totals.len();
+        let copies = self.check.copies(at, history, totals, |_| true)?;
+        let shares = copies.as_chunks::<8>().0.chunks(section);
+        let words = shares.flat_map(|share| {
+            let word = move |at: usize| u64::from_le_bytes(share[at]);
+            let own = entries.iter().map(move |entry| entry.value(|at| word(1 + at)));
+            [word(0)].into_iter().chain(own)
+        });
+        Ok(words.flat_map(u64::to_le_bytes).collect())
+    }
+
+    /// Compares the first round with the check in slot `at`.
+    fn same_rows(&self, at: u32, history: &History) -> Result<(), String> {
+        let entries = self.design.entries.len();
+        self.check.check(at, at + 2, entries, history)?;
+        let [one, two, three] = self.check.put_together(at + 2, entries, history)?.shares;
+        let checked = one.iter().zip(two).zip(three).map(|((a, b), c)| a.wrapping_add(b).wrapping_add(c));
+        let checked: Vec<u64> = checked.collect();
+        self.opened(history)?.first().map_or(Ok(()), |first| self.design.agree(&checked, first))
     }
 
     fn next(&self, history: &History) -> Result<Next, String> {
@@ -179,9 +207,15 @@ impl Glm {
         let (family, width) = (self.model.family, self.design.width());
         let counted = self.check.counted(at, history);
         let rows = if counted { self.rows.clone() } else { Arc::new(Rows::new(width)) };
+        let entries = match slot == at + 2 {
+            true if counted => self.entries(at, history)?,
+            true => vec![0; 8 * checked::copied(self.design.entries.len())],
+            false => Vec::new(),
+        };
         let run = move || {
             let words = rows.sums(family, &round).to_words();
-            [SUMS].into_iter().chain(words.into_iter().flat_map(u64::to_le_bytes)).collect()
+            let words = words.into_iter().flat_map(u64::to_le_bytes);
+            [SUMS].into_iter().chain(entries.iter().copied()).chain(words).collect()
         };
         Ok(((self.rows.len() * width * width) as u64, run))
     }
@@ -279,10 +313,15 @@ impl Task for Glm {
                 self.check.check(at, slot, self.check.rule.pattern_words(), history)?;
                 self.passed(at, history).map(drop)
             }
-            (_, Role::Round(_)) => match self.next(history)? {
-                Next::Failed(error) => Err(error),
-                Next::Round(_) | Next::Done(_) => Ok(()),
-            },
+            (at, Role::Round(round)) => {
+                if round == 0 {
+                    self.same_rows(at, history)?;
+                }
+                match self.next(history)? {
+                    Next::Failed(error) => Err(error),
+                    Next::Round(_) | Next::Done(_) => Ok(()),
+                }
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! Compares the fit of several peers with the fit of all rows in one place, and tests models that are
 //! refused.
 
+mod determined;
+
 use std::sync::Arc;
 
 use bytes::Bytes;

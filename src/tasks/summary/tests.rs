@@ -15,6 +15,7 @@ use crate::session::{DataSpec, Peer};
 use crate::tasks::common::checked::harness::{dataset, with_roster};
 use crate::tasks::common::variables::bucket;
 
+mod audit;
 mod exchange;
 
 /// A session file without a roster.

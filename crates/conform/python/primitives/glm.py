@@ -88,6 +88,14 @@ class Product(NamedTuple):
     cell: int
 
 
+class Entry(NamedTuple):
+    """A number of the first round: a factor times a sum of words of the check, each with its factor."""
+
+    at: int
+    factor: int
+    parts: list[tuple[int, int]]
+
+
 class Row(NamedTuple):
     columns: list[int]
     outcome: float
@@ -200,6 +208,7 @@ class Glm:
             count += size
         need(count <= 10_000 and len(self.measures) <= 4_000, "cells")
         self.missing = [False] * count
+        self.entries_of_check = self.determined()
 
     @property
     def pattern_words(self) -> int:
@@ -208,8 +217,8 @@ class Glm:
     def plan(self, peers: int) -> list[tuple[str, int, int]]:
         q = len(self.columns)
         rounds = 1 + self.robust + (0 if self.family == "linear" else self.rounds)
-        copies = 6 * (1 + self.pattern_words)
-        words = max(3 * (q * (q + 1) // 2 + q + SCALARS), 9 * peers, copies)
+        copies, entries = (6 * (1 + words) for words in (self.pattern_words, len(self.entries_of_check)))
+        words = max(entries + 3 * (q * (q + 1) // 2 + q + SCALARS), 9 * peers, copies)
         return [("coin", 4, 0), ("holders", 4, 1), ("computed", 4, 9 * peers), ("pattern", 8, copies),
                 *((f"fit-{at + 1}", 8, words) for at in range(rounds + 2 * MOST_AGAIN))]
 
@@ -273,10 +282,12 @@ class Glm:
     def words(self, rows: list[list[float]]) -> list[int]:
         """Returns the words of an owner for the check."""
         cells, buckets = [0] * len(self.missing), [0] * (BUCKETS * len(self.measures))
+        sums = [0] * (2 * len(self.measures))
         for row in rows:
             values = self.values(row)
             if values is None:
                 continue
+            weight = 1 if self.weights is None else fixed(values[self.weights] * self.step(self.weights), 44)
             inside = set()
             for factors, first in self.tables:
                 place = 0
@@ -288,7 +299,64 @@ class Glm:
                 if measure.cell in inside:
                     steps = math.prod(values[at] for at in measure.columns)
                     buckets[BUCKETS * number + (steps * 0x9E3779B97F4A7C15 % 2**64 >> 60)] += 1
-        return cells + buckets + [0] * (2 * len(self.measures))
+                    steps = 1 if measure.columns == (self.weights,) else steps
+                    sums[2 * number] += weight * steps
+                    sums[2 * number + 1] += weight * steps * steps
+        return cells + buckets + [each % 2**64 for each in sums]
+
+    def determined(self) -> list[Entry]:
+        """Returns the numbers of the first round that follow from the words of the check."""
+        q, weighted = len(self.columns), self.weights is not None
+        parts = [parts for _, parts in self.columns]
+        vector, outcome = q * (q + 1) // 2, (self.outcome, None)
+        entries = [Entry(vector + q, 1, [(0, 1)])]
+        pairs = [(i, j) for i in range(q) for j in range(i, q)]
+        found = [self.entry(at, 1 if weighted else 2**44, parts[i] + parts[j], False) for at, (i, j) in enumerate(pairs)]
+        if not weighted and self.offset is None and self.family == "linear":
+            found += [self.entry(vector + j, 2**48, [*parts[j], outcome], False) for j in range(q)]
+            found.append(self.entry(vector + q + 3, 2**40, [outcome, outcome], False))
+        if not weighted and self.offset is None and self.family == "logistic":
+            found += [self.entry(vector + j, fixed(log(3.0), 48), parts[j], True) for j in range(q)]
+        if not weighted and self.family == "poisson":
+            found.append(self.entry(vector + q + 2, 2**40, [outcome], False))
+        return entries + [entry for entry in found if entry]
+
+    def entry(self, at: int, factor: int, parts: list[tuple[int, int | None]], signed: bool) -> Entry | None:
+        """Returns the entry that sums the product of these parts over all rows; with a sign for the outcome."""
+        numbers = [column for column, _ in parts if self.variables[column].levels is None]
+        factors = tuple(sorted({column for column, _ in parts} - set(numbers) | ({self.outcome} if signed else set())))
+        powers = {numbers.count(column) for column in numbers} or {1}
+        if len(powers) > 1:
+            return None
+        columns = tuple(sorted(set(numbers))) or (() if self.weights is None else (self.weights,))
+        first = dict(self.tables)[factors]
+        sizes = [len(self.variables[column].levels) for column in factors]
+        words = []
+        for cell in range(math.prod(sizes)):
+            levels, rest = {}, cell
+            for column, size in zip(reversed(factors), reversed(sizes)):
+                rest, levels[column] = divmod(rest, size)
+            value = math.prod(levels[column] if level is None else int(levels[column] == level)
+                              for column, level in parts if column in levels)
+            if signed and levels[self.outcome] != self.event:
+                value = -value
+            word = first + cell
+            if columns:
+                measure = self.measures.index(Product(columns, first + cell))
+                word = len(self.missing) + 2 * measure + max(powers) - 1
+            if value:
+                words.append((word, value))
+        return Entry(at, factor, words)
+
+    def checked(self, words: list[int]) -> list[int]:
+        """Returns the entries of the first round without their factors, mod 2^64, from the words of the check."""
+        cells = len(self.missing)
+        totals = words[:cells] + words[cells + BUCKETS * len(self.measures):]
+        return [sum(factor * totals[at] for at, factor in entry.parts) % 2**64 for entry in self.entries_of_check]
+
+    def agrees(self, checked: list[int], first: list[int]) -> bool:
+        return all(first[entry.at] % entry.factor == 0 and first[entry.at] // entry.factor % 2**64 == own
+                   for entry, own in zip(self.entries_of_check, checked))
 
     def mean(self, e: float) -> float:
         if self.family == "linear":

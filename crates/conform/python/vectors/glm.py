@@ -22,5 +22,8 @@ def check_glm():
             check("glm sums", digits(sums[0]) == round_["words"])
             opened.append([sum(numbers) for numbers in zip(*sums)])
             check("glm totals", digits(opened[-1]) == round_["sum"])
+        checked = glm.checked([sum(words) for words in zip(*case["words"])])
+        check("glm entries of the check", checked == case["checked"] and glm.agrees(checked, opened[0]))
+        check("glm other rows", not any(glm.agrees(checked, numbers) for numbers in opened[1:]))
         kind, coefficients, _ = glm.follow(opened)
         check("glm estimates", kind == "done" and glm.estimates(coefficients) == case["estimates"])

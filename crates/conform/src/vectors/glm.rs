@@ -94,6 +94,9 @@ pub(crate) fn glm() -> Value {
         let (rule, model) = internals::of(&session).unwrap();
         let words: Vec<_> = (0..3).map(|owner| internals::words(&session, &data(owner)).unwrap()).collect();
         assert!(words.iter().all(|words| words.len() == rule.words()));
+        let pooled =
+            (0..rule.words()).map(|at| words.iter().fold(0u64, |sum, own| sum.wrapping_add(own[at])));
+        let checked = internals::checked(&session, &pooled.collect::<Vec<_>>()).unwrap();
         let (mut opened, mut rounds) = (Vec::new(), Vec::new());
         let fit = loop {
             match model.next(&opened) {
@@ -119,11 +122,12 @@ pub(crate) fn glm() -> Value {
                 }
             }
         };
+        internals::agree(&session, &checked, &opened[0]).unwrap();
         let coefficients: Vec<_> = fit.coefficients.iter().map(|each| each.estimate).collect();
         let names: Vec<_> = fit.coefficients.iter().map(|each| &each.name).collect();
         json!({
             "toml": text, "words": words, "cells": rule.cells(), "measures": rule.measures,
-            "rounds": rounds, "names": names, "estimates": coefficients,
+            "checked": checked, "rounds": rounds, "names": names, "estimates": coefficients,
         })
     });
     let rows: Vec<Vec<Vec<f32>>> =
