@@ -293,7 +293,8 @@ def dense(parties: Parties, plan: Plan, found: list, weights: Shares) -> Program
                 numpy.put_along_axis(rows, places, share[at:at + places.size].reshape(places.shape), 1)
                 return rows.reshape(-1)
 
-            programs.append(back(third, WORDS, each(whole, weights), 64, orders))
+            filled = (n * numpy.arange(len(places))[:, None] + places).reshape(-1)
+            programs.append(back(third, WORDS, each(whole, weights), 64, orders, filled))
             at += places.size
         out += yield from together(programs)
     return each(lambda share: share.reshape(n, n) + share.reshape(n, n).T, joined(out))

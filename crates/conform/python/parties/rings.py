@@ -101,12 +101,12 @@ class Field:
 class Galois:
     """(Z / 2^16)[x] / (x^49 + x^9 + 1), or the same mod 2^64. Its words are constants."""
 
-    variables, groups, lanes, mask = 5, 32, 1, 2**DEGREE - 1
+    lanes, mask = 1, 2**DEGREE - 1
     word_product = staticmethod(numpy.multiply)
     plus, minus = staticmethod(numpy.add), staticmethod(numpy.subtract)
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = numpy.dtype(dtype)
+    def __init__(self, dtype: str, variables: int) -> None:
+        self.dtype, self.variables, self.groups = numpy.dtype(dtype), variables, 2**variables
         self.bytes = DEGREE * self.dtype.itemsize
 
     def zeros(self, count: int) -> Elements:
@@ -202,4 +202,4 @@ def weights_at(ring, point: Elements) -> Elements:
     return out
 
 
-FIELD, SMALL_RING, LARGE_RING = Field(), Galois("<u2"), Galois("<u8")
+FIELD, SMALL_RING, LARGE_RING = Field(), Galois("<u2", 5), Galois("<u8", 6)

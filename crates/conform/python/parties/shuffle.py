@@ -41,9 +41,9 @@ def packed(words: numpy.ndarray, bits: int) -> bytes:
     return numpy.packbits(of_each[:, :bits].reshape(-1), bitorder="little").tobytes()
 
 
-def hop(part: Part, ring: Ring, x: Shares, key: int, places: Places, move, bits: int) -> Program:
-    """Permutes the words of each row as the two holders of a key know, and reshares them. Shares have
-    part numbers."""
+def hop(part: Part, ring: Ring, x: Shares, key: int, places: Places, move, bits: int, filled) -> Program:
+    """Permutes the words of each row as the two holders of a key know, and reshares them. Words that are not at the
+    places `filled` are 0. Shares have part numbers."""
     mask = numpy.array((1 << bits) - 1, ring.dtype)
     one, two = (part.draw(key, part.step(), x[0]) & mask for _ in range(2))
     before, after = (key - 1) % 3, (key + 1) % 3
@@ -56,14 +56,17 @@ def hop(part: Part, ring: Ring, x: Shares, key: int, places: Places, move, bits:
     yield
     if part.log:
         other = permuted_back if move is permuted else permuted
-        statements.hop(part, ring, key, x, out, [one, two], lambda coins: other(places, coins))
+        some = [share[filled] for share in x]
+        statements.hop(part, ring, key, some, out, [one, two], lambda coins: other(places, coins)[filled])
     return out
 
 
-def hops(part: Part, ring: Ring, x: Shares, keys: tuple[int, ...], places: list[Places], move, bits: int) -> Program:
+def hops(part: Part, ring: Ring, x: Shares, keys: tuple[int, ...], places: list[Places], move, bits: int,
+         filled=slice(None)) -> Program:
     x = part.turned(x)
     for key in keys:
-        x = yield from hop(part, ring, x, key, places[key], move, bits)
+        x = yield from hop(part, ring, x, key, places[key], move, bits, filled)
+        filled = slice(None)
     return part.unturned(x)
 
 
@@ -74,6 +77,6 @@ def shuffle(part: Part, ring: Ring, x: Shares, width: int, bits: int) -> Program
     return (yield from hops(part, ring, x, (1, 2, 0), places, permuted, bits)), places
 
 
-def back(part: Part, ring: Ring, x: Shares, bits: int, places: list[Places]) -> Program:
-    """Undoes the permutations of a shuffle."""
-    return (yield from hops(part, ring, x, (0, 2, 1), places, permuted_back, bits))
+def back(part: Part, ring: Ring, x: Shares, bits: int, places: list[Places], filled: numpy.ndarray) -> Program:
+    """Undoes the permutations of a shuffle. Words that are not at the places `filled` are 0."""
+    return (yield from hops(part, ring, x, (0, 2, 1), places, permuted_back, bits, filled))

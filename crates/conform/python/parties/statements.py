@@ -98,8 +98,8 @@ def converted(part: Part, ring: Ring, planes: list[Shares], length: int, dealt: 
 
 def hop(part: Part, ring: Ring, key: int, x: Shares, y: Shares, masks: Shares,
         back: Callable[[numpy.ndarray], numpy.ndarray]) -> None:
-    """One hop of a shuffle. `back` moves coins to the places before the hop. Shares have the numbers of
-    the part."""
+    """One hop of a shuffle. `x` are the words before it that may not be 0, and `back` returns the coins of their
+    places. Shares have the numbers of the part."""
     kind = LARGE_RING if ring is WORDS else FIELD
     before, after = (key - 1) % 3, (key + 1) % 3
     wide = lambda words: words.astype("<u8")
@@ -107,7 +107,7 @@ def hop(part: Part, ring: Ring, key: int, x: Shares, y: Shares, masks: Shares,
     length = len(x[0])
 
     def coins(stream: Stream) -> tuple[numpy.ndarray, numpy.ndarray]:
-        rho = numbers(stream, length) & U64(kind.mask)
+        rho = numbers(stream, len(y[0])) & U64(kind.mask)
         return rho, back(rho)
 
     def first(stream: Stream) -> Sums:

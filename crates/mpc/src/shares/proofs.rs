@@ -6,7 +6,7 @@
 //!    party after it know the other.
 //! 2. [`gates`]: the words of a batch become vectors over an [`extension`], with random coefficients.
 //! 3. [`mod@prove`]: each party proves one inner product to the other two, in a few rounds, with messages of
-//!    up to 300 kilobytes in all.
+//!    up to 700 kilobytes in all.
 
 mod carryless;
 pub mod cube;

@@ -96,21 +96,22 @@ pub async fn shuffle<T: Shuffled>(
     let secrets = Secrets::draw(context, rows.len() / width, width);
     let mut rows = Arc::new(Zeroizing::new(rows));
     for key in [1, 2, 0] {
-        rows = hop(context, rows, (key, Way::There), &secrets, Used(bits)).await;
+        rows = hop(context, rows, (key, Way::There), &secrets, Used(bits), None).await;
     }
     (unwrapped(rows), secrets)
 }
 
-/// Permutes rows back, in three rounds.
+/// Permutes rows back, in three rounds. All shares of words whose places are not in `filled` are 0.
 pub async fn unshuffle<T: Shuffled>(
     context: &mut Context,
     rows: Shared<T>,
     secrets: &Secrets,
     bits: u32,
+    mut filled: Option<Vec<usize>>,
 ) -> Shared<T> {
     let mut rows = Arc::new(Zeroizing::new(rows));
     for key in [0, 2, 1] {
-        rows = hop(context, rows, (key, Way::Back), secrets, Used(bits)).await;
+        rows = hop(context, rows, (key, Way::Back), secrets, Used(bits), filled.take()).await;
     }
     unwrapped(rows)
 }
@@ -143,27 +144,35 @@ impl Way {
 ///
 /// From key k, role k and role k - 1 draw r_1 and r_2, which give the new share y_k = r_1 + r_2.
 /// Role k - 1 sends y_(k-1) = pi(x_(k-1) + x_k) - r_1 to role k + 1, and role k sends
-/// y_(k+1) = pi(x_(k+1)) - r_2 to role k + 1.
+/// y_(k+1) = pi(x_(k+1)) - r_2 to role k + 1. The proofs use only the words at the places `filled`, because
+/// all others are known to be 0.
 async fn hop<T: Shuffled>(
     context: &mut Context,
     x: Kept<T>,
     (key, way): (usize, Way),
     secrets: &Secrets,
     used: Used,
+    filled: Option<Vec<usize>>,
 ) -> Kept<T> {
     let side = partner(context.role(), key);
     let steps = [context.step(), context.step()];
+    let words = x.len();
+    let proved = |x: Kept<T>, filled: Option<&Vec<usize>>| match filled {
+        Some(places) => Arc::new(Zeroizing::new(x.map(|share| picked(share, places)))),
+        None => x,
+    };
     let Some(side) = side else {
         context.round().await;
-        let own = used.receive(context, Side::Before, x.len());
-        let next = used.receive(context, Side::After, x.len());
+        let own = used.receive(context, Side::Before, words);
+        let next = used.receive(context, Side::After, words);
         let y = Arc::new(Zeroizing::new(Shared { own, next }));
         if let Some(log) = context.log() {
-            permuted(&log, Hop::Taken { x, y: Arc::clone(&y) });
+            let x = proved(x, filled.as_ref());
+            permuted(&log, words, Hop::Taken { x, y: Arc::clone(&y) });
         }
         return y;
     };
-    let [r1, r2] = steps.each_ref().map(|step| used.only(step.draw::<T>(side, x.len())));
+    let [r1, r2] = steps.each_ref().map(|step| used.only(step.draw::<T>(side, words)));
     let pi = if side == Side::Before { &secrets.before } else { &secrets.after };
     let (sent, to) = match side {
         // Role k.
@@ -191,19 +200,28 @@ async fn hop<T: Shuffled>(
     if let Some(log) = context.log() {
         // The coins of the words before the hop are those of the words after the hop, permuted back.
         let (pi, back) = (Arc::clone(pi), way.other());
-        let permute = Arc::new(move |coins: &[u64]| back.permute(&pi, coins));
-        // Masks are drawn again when they are needed, because there is not enough memory to keep them.
-        let [r1, r2] = steps.map(|step| {
-            let len = x.len();
-            Box::new(move || used.only(step.draw_again::<T>(side, len))) as Again<T>
+        let x = proved(x, filled.as_ref());
+        let permute = Arc::new(move |coins: &[u64]| {
+            let coins = back.permute(&pi, coins);
+            match &filled {
+                Some(places) => picked(&coins, places),
+                None => coins,
+            }
         });
+        // Masks are drawn again when they are needed, because there is not enough memory to keep them.
+        let [r1, r2] =
+            steps.map(|step| Box::new(move || used.only(step.draw_again::<T>(side, words))) as Again<T>);
         let hop = match side {
             Side::Before => Hop::First { x, r1, r2, permute },
             Side::After => Hop::Last { x, y: Arc::clone(&y), r2, permute },
         };
-        permuted(&log, hop);
+        permuted(&log, words, hop);
     }
     y
+}
+
+fn picked<T: Copy>(words: &[T], places: &[usize]) -> Vec<T> {
+    places.iter().map(|&place| words[place]).collect()
 }
 
 fn pairwise<T: Ring>(mut a: Vec<T>, b: &[T], combine: impl Fn(T, T) -> T) -> Vec<T> {
@@ -331,11 +349,15 @@ pub async fn densify(
     points: usize,
     k: usize,
 ) -> Shared<u64> {
+    let places = edges.places.iter().enumerate();
+    let mut filled: Vec<usize> = places.map(|(edge, place)| edge / k * points + place).collect();
     let rows = weights.map(|share| {
         let mut rows = vec![0; share.len() / k * points];
-        let at = share.iter().zip(&edges.places).enumerate();
-        at.for_each(|(edge, (&weight, &place))| rows[edge / k * points + place] = weight);
+        filled.iter().zip(share).for_each(|(&place, &weight)| rows[place] = weight);
         rows
     });
-    unshuffle(context, rows, &edges.secrets, 64).await
+    // A row with a wrong number of marks has some places twice.
+    filled.sort_unstable();
+    filled.dedup();
+    unshuffle(context, rows, &edges.secrets, 64, Some(filled)).await
 }

@@ -4,15 +4,24 @@
 //! Each loop is written once, over the operations of a kind of machine.
 
 // The compiler cannot see that a machine has instructions, so a call of a function that uses them is
-// unsafe. Nothing else here is unsafe: there are no pointers, and the tests run the same loops with the
-// plain operations.
+// unsafe. There are no pointers, and the tests run the same loops with the plain operations.
 #![allow(unsafe_code)]
 
 use std::sync::LazyLock;
 
+use pulp::bytemuck::TransparentWrapper;
+
 use super::super::Bits;
 use super::super::primitives::LANES;
 use super::extension::Gf64;
+
+// SAFETY: an element is a word (`repr(transparent)`), and every word is an element.
+unsafe impl TransparentWrapper<u64> for Gf64 {}
+
+/// Returns words as elements with the same bits.
+pub(super) fn of_bits(words: &[u64]) -> &[Gf64] {
+    Gf64::wrap_slice(words)
+}
 
 /// Loops over the operations in scope: vectors `V` of `N` words, and `Sum`s of unreduced products.
 macro_rules! loops {
@@ -134,10 +143,9 @@ macro_rules! loops {
             }
         }
 
-        /// Returns the sum of weight times bit over all groups, for each lane of each column.
+        /// Appends the sum of weight times bit over all groups, for each lane of each column.
         $(#[$feature])*
-        pub(super) fn lanes(words: &[Bits], columns: usize, weights: &[Gf64]) -> Vec<Gf64> {
-            let mut out = Vec::with_capacity(columns * LANES);
+        pub(super) fn lanes(words: &[Bits], columns: usize, weights: &[Gf64], out: &mut Vec<Gf64>) {
             for column in 0..columns {
                 let mut sums = [0u64; LANES];
                 for (group, weight) in weights.iter().enumerate() {
@@ -150,7 +158,6 @@ macro_rules! loops {
                     out.push(Gf64(sum));
                 }
             }
-            out
         }
     };
 }
@@ -356,9 +363,9 @@ pub(super) fn times_coins(elements: &mut [Gf64], coins: &[u64]) {
     on!(Machine::best(), times_coins(elements, coins));
 }
 
-/// Returns the sum of weight times bit over all groups, for each lane of each column.
-pub(super) fn lanes(words: &[Bits], columns: usize, weights: &[Gf64]) -> Vec<Gf64> {
-    on!(Machine::best(), lanes(words, columns, weights))
+/// Appends the sum of weight times bit over all groups, for each lane of each column.
+pub(super) fn lanes(words: &[Bits], columns: usize, weights: &[Gf64], out: &mut Vec<Gf64>) {
+    on!(Machine::best(), lanes(words, columns, weights, out));
 }
 
 #[cfg(test)]
@@ -387,7 +394,9 @@ mod tests {
                 on!(machine, times_coins(&mut products, &coins));
                 let inner = on!(machine, inner(&x, &y));
                 let weighted = on!(machine, weighted(&groups, &weights, columns));
-                (gates, products, inner, weighted, on!(machine, lanes(&a, columns, &weights)))
+                let mut lanes = Vec::new();
+                on!(machine, lanes(&a, columns, &weights, &mut lanes));
+                (gates, products, inner, weighted, lanes)
             };
             let plain = run(Machine::Plain);
             for machine in Machine::all() {

@@ -15,7 +15,7 @@ pub use super::galois::Galois;
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Ring over words of type [`Extension::Word`].
-pub trait Extension: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {
+pub trait Extension: Copy + Default + PartialEq + Send + Sync + std::fmt::Debug + 'static {
     /// Words of the computation.
     type Word: Ring;
     /// Bytes of an element.
@@ -78,6 +78,7 @@ pub fn draw_all(stream: &mut Stream, count: usize) -> Vec<u64> {
 }
 
 /// Element of GF(2^64) = GF(2)\[x\] / (x^64 + x^4 + x^3 + x + 1). Bit i is the coefficient of x^i.
+#[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gf64(pub u64);
 

@@ -24,6 +24,12 @@ const PRODUCT: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Galois<W>(pub [W; DEGREE]);
 
+impl<W: Ring> Default for Galois<W> {
+    fn default() -> Self {
+        Self([W::default(); DEGREE])
+    }
+}
+
 /// Words of such rings.
 #[allow(private_bounds)]
 pub trait Coefficient: Ring + Word {}
@@ -309,49 +315,64 @@ impl<W: Coefficient> Work<W> for Subsets<'_, W> {
     }
 }
 
-/// Returns the sum of weight times coin over all groups, for each column. The coins are the bits of
-/// exceptional elements.
-#[must_use]
-pub fn coin_sums<W: Coefficient>(coins: &[u64], columns: usize, weights: &[Galois<W>]) -> Vec<Galois<W>> {
-    // Coefficients of the product of an element and four bits, in whole vectors.
+/// Appends the sum of weight times coin over all groups, for each column. The coins are the bits of
+/// exceptional elements. Subsets of six weights are added up once for all columns.
+pub fn append_coin_sums<W: Coefficient>(
+    coins: &[u64],
+    columns: usize,
+    weights: &[Galois<W>],
+    out: &mut Vec<Galois<W>>,
+) {
+    const CHUNK: usize = 6;
+    // Coefficients of an element, and those of the sum of elements times powers of x^8, in whole vectors.
     const WIDE: usize = 56;
+    const SUM: usize = WIDE + 48;
     vectorized(
         #[inline(always)]
         || {
-            let mut tables = vec![[[W::default(); WIDE]; 16]; weights.len()];
-            for (table, weight) in tables.iter_mut().zip(weights) {
-                for bits in 1..16usize {
-                    let lowest = bits.trailing_zeros() as usize;
-                    let mut sum = table[bits & (bits - 1)];
-                    for at in 0..DEGREE {
-                        sum[at + lowest] = sum[at + lowest].add(weight.0[at]);
+            let mut tables = vec![[[W::default(); WIDE]; 1 << CHUNK]; weights.len().div_ceil(CHUNK)];
+            for (table, weights) in tables.iter_mut().zip(weights.chunks(CHUNK)) {
+                for (bit, weight) in weights.iter().enumerate() {
+                    for at in 0..1 << bit {
+                        let mut sum = table[at];
+                        for (sum, &word) in sum.iter_mut().zip(&weight.0) {
+                            *sum = sum.add(word);
+                        }
+                        table[at + (1 << bit)] = sum;
                     }
-                    table[bits] = sum;
                 }
             }
-            let mut out = Vec::with_capacity(columns);
             for column in 0..columns {
+                let mut of_column = [0; LANES];
+                for (group, coin) in of_column[..weights.len()].iter_mut().enumerate() {
+                    *coin = coins.get(group * columns + column).copied().unwrap_or_default();
+                }
+                transpose(&mut of_column);
                 let mut product = Products::<W>::new();
-                for shift in (0..DEGREE).step_by(4) {
-                    let mut sum = [W::default(); WIDE];
-                    for (group, table) in tables.iter().enumerate() {
-                        let coin = coins.get(group * columns + column).copied().unwrap_or_default();
-                        // An exceptional element has no more bits.
-                        let coin = coin & Galois::<W>::MASK;
-                        let entry = &table[(coin >> shift & 15) as usize];
-                        for (sum, &word) in sum.iter_mut().zip(entry) {
+                // Powers of x with the same remainder mod 8 begin at the same lane of a vector.
+                for first in 0..8 {
+                    let mut sum = [W::default(); SUM];
+                    for (place, power) in (first..DEGREE).step_by(8).enumerate() {
+                        let (mut chosen, mut subset) = (of_column[power], [W::default(); WIDE]);
+                        for table in &tables {
+                            let entry = &table[chosen as usize & ((1 << CHUNK) - 1)];
+                            for (sum, &word) in subset.iter_mut().zip(entry) {
+                                *sum = sum.add(word);
+                            }
+                            chosen >>= CHUNK;
+                        }
+                        for (sum, &word) in sum[8 * place..].iter_mut().zip(&subset) {
                             *sum = sum.add(word);
                         }
                     }
-                    for (product, word) in product.0[shift..].iter_mut().zip(sum) {
+                    for (product, &word) in product.0[first..].iter_mut().zip(&sum) {
                         *product = product.add(word);
                     }
                 }
                 out.push(product.reduced());
             }
-            out
         },
-    )
+    );
 }
 
 #[cfg(test)]

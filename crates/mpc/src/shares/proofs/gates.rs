@@ -86,13 +86,13 @@ impl std::fmt::Debug for Factor {
 pub type MakeSum<R> = Box<dyn FnOnce(&mut Stream) -> Sum<R> + Send>;
 
 impl Factor {
-    /// Returns the sum of weight times coin or word over all groups, column after column.
-    fn folded<R: Gates>(&self, len: usize, weights: &[R]) -> Vec<R> {
+    /// Appends the sum of weight times coin or word over all groups, column after column.
+    pub fn fold<R: Gates>(&self, len: usize, weights: &[R], out: &mut Vec<R>) {
         let columns = len.div_ceil(R::GROUPS);
         match self {
-            Self::Coins(coins) => R::folded_coins(coins, columns, weights),
-            Self::Words(words) => R::folded_words(words, columns, weights),
-            Self::None => Vec::new(),
+            Self::Coins(coins) => R::fold_coins(coins, columns, weights, out),
+            Self::Words(words) => R::fold_words(words, columns, weights, out),
+            Self::None => {}
         }
     }
 }
@@ -106,12 +106,6 @@ impl<R: Gates> Sum<R> {
             }
             _ => {}
         }
-    }
-
-    /// Appends both factors at a point. Each has its own weights of the groups.
-    pub fn append_folded(&self, len: usize, weights: [&[R]; 2], a: &mut Vec<R>, b: &mut Vec<R>) {
-        a.append(&mut self.a.folded(len, weights[0]));
-        b.append(&mut self.b.folded(len, weights[1]));
     }
 }
 
@@ -142,8 +136,8 @@ pub trait Gates: Extension {
     /// Adds the values of the sum of coin times word.
     fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]);
 
-    /// Returns the sum over all groups of weight times word, lane after lane of each column.
-    fn folded(words: &[Self::Word], columns: usize, weights: &[Self]) -> Vec<Self>;
+    /// Appends the sum over all groups of weight times word, lane after lane of each column.
+    fn fold(words: &[Self::Word], columns: usize, weights: &[Self], out: &mut Vec<Self>);
 
     /// Multiplies the elements of each column by its coin.
     fn times_coins(elements: &mut [Self], tau: &[u64]);
@@ -154,11 +148,11 @@ pub trait Gates: Extension {
     /// Adds the sum of coin times word to an element.
     fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]);
 
-    /// Returns the sum of weight times coin over all groups, column after column.
-    fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self>;
+    /// Appends the sum of weight times coin over all groups, column after column.
+    fn fold_coins(coins: &[u64], columns: usize, weights: &[Self], out: &mut Vec<Self>);
 
-    /// Returns the sum of weight times word over all groups, column after column.
-    fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self>;
+    /// Appends the sum of weight times word over all groups, column after column.
+    fn fold_words(words: &[u64], columns: usize, weights: &[Self], out: &mut Vec<Self>);
 }
 
 fn group<T>(words: &[T], columns: usize, group: usize) -> &[T] {
@@ -167,7 +161,7 @@ fn group<T>(words: &[T], columns: usize, group: usize) -> &[T] {
 }
 
 /// Adds up the values of the product of two vectors, by blocks of columns.
-fn in_blocks<A: Copy + Default, B: Copy + Default, S>(
+pub(super) fn in_blocks<A: Copy + Default, B: Copy + Default, S>(
     values: &mut [S],
     (groups, columns, block): (usize, usize, usize),
     (a, minus_a): (&[A], cube::Minus<A>),
@@ -229,15 +223,15 @@ impl Gates for Gf64 {
     }
 
     fn add_coin_values(values: &mut [Self], coins: &[u64], words: &[u64]) {
-        let (coins, words) = (elements(coins), elements(words));
+        let (coins, words) = (carryless::of_bits(coins), carryless::of_bits(words));
         let add = |_, sum: &mut Self, a: &[Self], b: &[Self]| *sum = sum.plus(Self::inner(a, b));
         let columns = coins.len().div_ceil(Self::GROUPS);
         let sizes = (Self::GROUPS, columns, 128);
-        in_blocks(values, sizes, (&coins, Self::differences), (&words, Self::differences), add);
+        in_blocks(values, sizes, (coins, Self::differences), (words, Self::differences), add);
     }
 
-    fn folded(words: &[Bits], columns: usize, weights: &[Self]) -> Vec<Self> {
-        carryless::lanes(words, columns, weights)
+    fn fold(words: &[Bits], columns: usize, weights: &[Self], out: &mut Vec<Self>) {
+        carryless::lanes(words, columns, weights, out);
     }
 
     fn times_coins(elements: &mut [Self], tau: &[u64]) {
@@ -245,33 +239,30 @@ impl Gates for Gf64 {
     }
 
     fn group_sums(words: &[Bits], tau: &[u64]) -> Vec<Self> {
-        let (words, coins): (Vec<Self>, _) = (words.iter().map(|word| Self(word.0)).collect(), elements(tau));
-        (0..Self::GROUPS).map(|at| Self::inner(&coins, group(&words, tau.len(), at))).collect()
+        let words: Vec<Self> = words.iter().map(|word| Self(word.0)).collect();
+        let coins = carryless::of_bits(tau);
+        (0..Self::GROUPS).map(|at| Self::inner(coins, group(&words, tau.len(), at))).collect()
     }
 
     fn add_sum(sum: &mut Self, coins: &[u64], words: &[u64]) {
-        *sum = sum.plus(Self::inner(&elements(coins), &elements(words)));
+        *sum = sum.plus(Self::inner(carryless::of_bits(coins), carryless::of_bits(words)));
     }
 
-    fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-        let elements = elements(coins);
-        let groups: Vec<&[Self]> = (0..weights.len()).map(|at| group(&elements, columns, at)).collect();
-        Self::weighted(&groups, weights, columns)
+    fn fold_coins(coins: &[u64], columns: usize, weights: &[Self], out: &mut Vec<Self>) {
+        let coins = carryless::of_bits(coins);
+        let groups: Vec<&[Self]> = (0..weights.len()).map(|at| group(coins, columns, at)).collect();
+        out.append(&mut Self::weighted(&groups, weights, columns));
     }
 
-    fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-        Self::folded_coins(words, columns, weights)
+    fn fold_words(words: &[u64], columns: usize, weights: &[Self], out: &mut Vec<Self>) {
+        Self::fold_coins(words, columns, weights, out);
     }
-}
-
-fn elements(bits: &[u64]) -> Vec<Gf64> {
-    bits.iter().map(|&bits| Gf64(bits)).collect()
 }
 
 macro_rules! integers {
-    ($($word:ty, $minus:ident;)*) => {$(
+    ($($word:ty, $minus:ident, $variables:literal;)*) => {$(
         impl Gates for Galois<$word> {
-            const VARIABLES: usize = 5;
+            const VARIABLES: usize = $variables;
             const LANES: usize = 1;
 
             fn add_values(values: &mut [Self], factors: &[Factors<'_, $word>]) {
@@ -306,10 +297,6 @@ macro_rules! integers {
                 for start in (0..sizes.1).step_by(LANES) {
                     let range = start..sizes.1.min(start + LANES);
                     let words: &[$word] = &galois::columns_of(words, sizes, &range);
-                    // Before the first hop back of rows, most words are 0. Their places are public.
-                    if words.iter().all(|&word| word == 0) {
-                        continue;
-                    }
                     let of_group = |at| {
                         let group = group(coins, sizes.1, at);
                         galois::turned(&group[group.len().min(range.start)..group.len().min(range.end)])
@@ -326,9 +313,8 @@ macro_rules! integers {
                 cube::add_matrix(values, &matrix);
             }
 
-            fn folded(words: &[$word], columns: usize, weights: &[Self]) -> Vec<Self> {
+            fn fold(words: &[$word], columns: usize, weights: &[Self], out: &mut Vec<Self>) {
                 vectorized(#[inline(always)] || {
-                    let mut out = Vec::with_capacity(columns);
                     for column in 0..columns {
                         let mut sum = Self::zero();
                         for (at, weight) in weights.iter().enumerate() {
@@ -337,8 +323,7 @@ macro_rules! integers {
                         }
                         out.push(sum);
                     }
-                    out
-                })
+                });
             }
 
             fn times_coins(elements: &mut [Self], tau: &[u64]) {
@@ -374,19 +359,19 @@ macro_rules! integers {
                 }
             }
 
-            fn folded_coins(coins: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
-                galois::coin_sums(coins, columns, weights)
+            fn fold_coins(coins: &[u64], columns: usize, weights: &[Self], out: &mut Vec<Self>) {
+                galois::append_coin_sums(coins, columns, weights, out);
             }
 
-            fn folded_words(words: &[u64], columns: usize, weights: &[Self]) -> Vec<Self> {
+            fn fold_words(words: &[u64], columns: usize, weights: &[Self], out: &mut Vec<Self>) {
                 let words: Vec<$word> = words.iter().map(|&word| word as $word).collect();
-                Self::folded(&words, columns, weights)
+                Self::fold(&words, columns, weights, out);
             }
         }
     )*};
 }
 
-integers!(u16, minus_u16; u64, minus_u64;);
+integers!(u16, minus_u16, 5; u64, minus_u64, 6;);
 
 /// Coins of the first step.
 pub struct Coins<R> {
@@ -436,29 +421,23 @@ impl<R: Gates> Coins<R> {
         R::inner(&self.sigma, &values)
     }
 
-    /// Returns the first factors at a point with these weights of the groups.
-    #[must_use]
-    pub fn first(&self, all: &[Terms<R::Word>], weights: &[R]) -> Vec<R> {
-        let mut out = Vec::new();
+    /// Appends the first factors at a point with these weights of the groups.
+    pub fn fold_first(&self, all: &[Terms<R::Word>], weights: &[R], out: &mut Vec<R>) {
         for (terms, tau) in all.iter().zip(&self.tau) {
             for a in &terms.a {
-                out.append(&mut R::folded(a, tau.len(), weights));
+                R::fold(a, tau.len(), weights, out);
             }
         }
-        out
     }
 
-    /// Returns the second factors at a point with these weights, times the coins of the columns.
-    #[must_use]
-    pub fn second(&self, all: &[Terms<R::Word>], weights: &[R]) -> Vec<R> {
-        let mut out = Vec::new();
+    /// Appends the second factors at a point with these weights, times the coins of the columns.
+    pub fn fold_second(&self, all: &[Terms<R::Word>], weights: &[R], out: &mut Vec<R>) {
         for (terms, tau) in all.iter().zip(&self.tau) {
             for b in &terms.b {
-                let mut elements = R::folded(b, tau.len(), weights);
-                R::times_coins(&mut elements, tau);
-                out.append(&mut elements);
+                let start = out.len();
+                R::fold(b, tau.len(), weights, out);
+                R::times_coins(&mut out[start..], tau);
             }
         }
-        out
     }
 }

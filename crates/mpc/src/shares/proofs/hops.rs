@@ -14,14 +14,14 @@ use flyswarm_sealed_sum::crypto::stream::Stream;
 /// Shares that the log keeps until a proof has used them. Then they are wiped.
 pub type Kept<T> = Arc<Zeroizing<Shared<T>>>;
 
-/// Function that returns the coins of words at the places that the words had before a permutation.
+/// Function that returns the coins of the words before a hop, from those of the words after it.
 pub type Permute = Arc<dyn Fn(&[u64]) -> Vec<u64> + Send + Sync>;
 
 /// Function that draws the words of a mask again.
 pub type Again<T> = Box<dyn FnOnce() -> Vec<T> + Send>;
 
-/// One hop of a shuffle, as one party knows it: x are the party's shares before the hop, y those after
-/// the hop.
+/// One hop of a shuffle, as one party knows it: x are the party's shares before the hop, without words that
+/// are known to be 0, y those after the hop.
 pub enum Hop<T: Ring> {
     /// Role k of the hop's key.
     First {
@@ -60,12 +60,12 @@ impl<T: Ring> std::fmt::Debug for Hop<T> {
     }
 }
 
-/// Adds the statements of one hop of a shuffle. Let rho be coins of the words after the hop, and sigma
-/// the same coins at the places before the hop. Role k proves sigma x_(k+1) = rho y_(k+1) + rho r_2 to
-/// role k - 1, which knows sigma and r_2, and to role k + 1, which knows x_(k+1) and y_(k+1). Role k -
-/// 1 proves sigma x_(k-1) = rho y_(k-1) + (rho r_1 - sigma x_k) to role k + 1, which knows x_(k-1) and
-/// y_(k-1), and to role k.
-pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
+/// Adds the statements of one hop of a shuffle of `words` words. Let rho be coins of the words after the
+/// hop, and sigma the same coins at the places before the hop. Role k proves sigma x_(k+1) = rho y_(k+1) +
+/// rho r_2 to role k - 1, which knows sigma and r_2, and to role k + 1, which knows x_(k+1) and y_(k+1).
+/// Role k - 1 proves sigma x_(k-1) = rho y_(k-1) + (rho r_1 - sigma x_k) to role k + 1, which knows
+/// x_(k-1) and y_(k-1), and to role k.
+pub fn permuted<T: Shuffled>(log: &Log, words: usize, hop: Hop<T>) {
     type R<T> = <<T as Shuffled>::Kind as Proved>::Extension;
     fn plain<T: Ring>(words: &[T]) -> Zeroizing<Vec<u64>> {
         Zeroizing::new(words.iter().map(|word| word.bits()).collect())
@@ -73,7 +73,7 @@ pub fn permuted<T: Shuffled>(log: &Log, hop: Hop<T>) {
     let (Hop::First { x, .. } | Hop::Last { x, .. } | Hop::Taken { x, .. }) = &hop;
     let len = x.len();
     let coins = move |stream: &mut Stream| -> Vec<u64> {
-        let mut coins = draw_all(stream, len);
+        let mut coins = draw_all(stream, words);
         coins.iter_mut().for_each(|coin| *coin &= R::<T>::MASK);
         coins
     };

@@ -26,7 +26,7 @@ use super::super::round::Side;
 use super::super::{Context, Ring};
 use super::cube;
 use super::extension::Extension;
-use super::gates::{Coins, Gates, MakeSum, Sum, Terms};
+use super::gates::{Coins, Gates, MakeSum, Sum, Terms, in_blocks};
 use flyswarm_sealed_sum::crypto::stream::Stream;
 
 /// Vectors of elements of a linear statement, as one party knows them.
@@ -176,6 +176,8 @@ struct Running<R: Gates> {
     role: Role,
     steps: Steps,
     batch: Batch<R>,
+    /// Number of elements after the first step.
+    elements: usize,
     coins: Option<Coins<R>>,
     sums: Vec<(usize, Sum<R>)>,
     a: Vec<R>,
@@ -199,6 +201,7 @@ impl<R: Gates> Running<R> {
         Self {
             role,
             steps,
+            elements: batch.elements(),
             batch,
             coins: None,
             sums: Vec::new(),
@@ -253,22 +256,23 @@ impl<R: Gates> Running<R> {
             self.sums.iter().for_each(|(_, sum)| sum.add_values(&mut values[one..]));
             return values;
         }
-        let [a, b] = [(&self.a, &self.random[0]), (&self.b, &self.random[1])].map(|(vector, random)| {
-            let (columns, groups) = self.groups(step, vector, random);
-            let mut entries = Vec::with_capacity(columns * groups.len());
-            for (at, group) in groups.into_iter().enumerate() {
-                entries.extend(group);
-                entries.resize((at + 1) * columns, R::zero());
-            }
-            entries
-        });
-        let [mut spare_a, mut spare_b] = [a.len(), b.len()].map(|len| vec![R::zero(); len]);
-        cube::add_values(
-            &mut values,
-            cube::Groups { entries: &a, spare: &mut spare_a, minus: R::differences },
-            cube::Groups { entries: &b, spare: &mut spare_b, minus: R::differences },
-            &mut |sum, a, b| *sum = sum.plus(R::inner(a, b)),
-        );
+        let mut add = |groups, columns, a: &[R], b: &[R]| {
+            // The groups of such a block fit into the cache.
+            let sizes = (groups, columns, 4096 / R::BYTES);
+            let add = |_, sum: &mut R, a: &[R], b: &[R]| *sum = sum.plus(R::inner(a, b));
+            in_blocks(&mut values, sizes, (a, R::differences), (b, R::differences), add);
+        };
+        if self.steps.last(step) {
+            let [a, b] = [(&self.a, self.random[0]), (&self.b, self.random[1])].map(|(vector, random)| {
+                let mut groups = vector.clone();
+                groups.resize(FOLD, R::zero());
+                groups.resize(2 * FOLD, random);
+                groups
+            });
+            add(2 * FOLD, 1, &a, &b);
+        } else {
+            add(FOLD, self.a.len().div_ceil(FOLD).max(1), &self.a, &self.b);
+        }
         values
     }
 
@@ -305,23 +309,24 @@ impl<R: Gates> Running<R> {
         // change of values of one kind cannot hide a false statement of another kind.
         let [for_linear, for_sums] = [point[0], point[1]].map(|x| power(x, 3));
         self.claim = self.claim.plus(self.later.times(for_linear));
-        self.a = R::weighted(&[&self.a], &[for_linear], self.a.len());
         if !of_sums.is_empty() {
             self.claim = self.claim.plus(cube::value_at(of_sums, &point).times(for_sums));
         }
-        let scaled: Vec<R> = weights.iter().map(|weight| weight.times(for_sums)).collect();
-        for (len, sum) in std::mem::take(&mut self.sums) {
-            sum.append_folded(len, [&scaled, &weights], &mut self.a, &mut self.b);
-        }
+        let sums = std::mem::take(&mut self.sums);
         if self.role != Role::Upper {
-            let mut folded = coins.first(&self.batch.terms, &weights);
-            folded.append(&mut self.a);
-            self.a = folded;
+            let scaled: Vec<R> = weights.iter().map(|weight| weight.times(for_sums)).collect();
+            let mut a = Vec::with_capacity(self.elements);
+            coins.fold_first(&self.batch.terms, &weights, &mut a);
+            a.append(&mut R::weighted(&[&self.a], &[for_linear], self.a.len()));
+            sums.iter().for_each(|(len, sum)| sum.a.fold(*len, &scaled, &mut a));
+            self.a = a;
         }
         if self.role != Role::Lower {
-            let mut folded = coins.second(&self.batch.terms, &weights);
-            folded.append(&mut self.b);
-            self.b = folded;
+            let mut b = Vec::with_capacity(self.elements);
+            coins.fold_second(&self.batch.terms, &weights, &mut b);
+            b.append(&mut self.b);
+            sums.iter().for_each(|(len, sum)| sum.b.fold(*len, &weights, &mut b));
+            self.b = b;
         }
         self.batch.terms.clear();
     }

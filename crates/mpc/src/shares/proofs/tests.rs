@@ -247,8 +247,14 @@ fn truncations_are_proved() {
 fn shuffles_are_proved() {
     let program = of(words(3 * 10, 10), |mut context, x: Shared<u64>| {
         Box::pin(async move {
-            let (shuffled, secrets) = shuffle(&mut context, x, 10, 64).await;
-            unshuffle(&mut context, shuffled, &secrets, 64).await;
+            let (mut shuffled, secrets) = shuffle(&mut context, x, 10, 64).await;
+            unshuffle(&mut context, shuffled.clone(), &secrets, 64, None).await;
+            // All words except three are 0.
+            let filled = vec![0, 17, 29];
+            for share in [&mut shuffled.own, &mut shuffled.next] {
+                (0..30).filter(|at| !filled.contains(at)).for_each(|at| share[at] = 0);
+            }
+            unshuffle(&mut context, shuffled, &secrets, 64, Some(filled)).await;
         })
     });
     every_message_is_proved("shuffle of integers", &program, 1);
@@ -256,7 +262,7 @@ fn shuffles_are_proved() {
     let program = of(keys, |mut context, x: Shared<Xor<u16>>| {
         Box::pin(async move {
             let (shuffled, secrets) = shuffle(&mut context, x, 40, 16).await;
-            unshuffle(&mut context, shuffled, &secrets, 16).await;
+            unshuffle(&mut context, shuffled, &secrets, 16, None).await;
         })
     });
     every_message_is_proved("shuffle of keys", &program, 1);

@@ -162,7 +162,7 @@ proptest! {
         let small: Vec<Xor<u16>> = x.iter().map(|&x| Xor(x as u16 & 0x1fff)).collect();
         let run = on_shares!(seed, &x, |context, x| {
             let (shuffled, secrets) = shuffle(context, x, width, 64).await;
-            let back = unshuffle(context, shuffled.clone(), &secrets, 64).await;
+            let back = unshuffle(context, shuffled.clone(), &secrets, 64, None).await;
             (shuffled, back)
         });
         prop_assert_eq!(run.rounds, 6);
@@ -174,7 +174,7 @@ proptest! {
         }
         let run = on_shares!(seed, &small, |context, x| {
             let (shuffled, secrets) = shuffle(context, x, width, 13).await;
-            unshuffle(context, shuffled, &secrets, 13).await
+            unshuffle(context, shuffled, &secrets, 13, None).await
         });
         prop_assert_eq!(opened(&run.results), small);
         // 13 bits a word: two messages for each of the six hops.
