@@ -35,7 +35,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "crates/conform/pytho
 from primitives.summary import Summary  # noqa: E402
 from primitives.table import Table  # noqa: E402
 
-
 PRIME = 2**31 - 1
 
 

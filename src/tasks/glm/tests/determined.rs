@@ -52,7 +52,7 @@ fn every_number_of_the_first_round_is_bound_that_the_check_can_show() {
     }
 }
 
-/// Returns a row of which no value is missing, and whose weight is above 0.
+/// Returns a row without missing values. Its weight is above 0.
 fn complete() -> impl Strategy<Value = Plain> {
     (
         0usize..3,

@@ -241,7 +241,8 @@ fn session_of(seed: u64, planted: Planted, found: &mut Found) {
             found.small += usize::from(!passes);
         }
     }
-    // Each question has a set of levels of every column, or all levels. Half of the questions ask for the rest.
+    // Each question has a set of levels of every column, or all levels. Half of the questions ask for the
+    // rest.
     for _ in 0..QUESTIONS {
         let sets: Vec<u32> = sizes
             .iter()
