@@ -165,10 +165,12 @@ fn a_peer_lost_after_the_first_matrix_ends_the_fit_with_its_name_unless_it_comes
         let (mut net, _) = logistic();
         run_to(&mut net, slot);
         lose(&mut net, Peer(4));
-        for peer in (0..4).map(Peer) {
-            let (_, text) = ended(&net, peer).unwrap_or_else(|| panic!("{peer} runs on: {:?}", net.events));
-            assert!(text.contains("the fit cannot go on without peer-4: its cells were checked"), "{text}");
-        }
+        let end =
+            |peer: Peer| ended(&net, peer).unwrap_or_else(|| panic!("{peer} runs on: {:?}", net.events));
+        let ends: Vec<_> = (0..4).map(Peer).map(end).collect();
+        // After the first end, the others may be too few.
+        let (_, text) = ends.iter().min_by_key(|(at, _)| *at).expect("four ends");
+        assert!(text.contains("the fit cannot go on without peer-4: its cells were checked"), "{text}");
         let (mut net, tasks) = logistic();
         run_to(&mut net, slot);
         let now = net.now_ms();
