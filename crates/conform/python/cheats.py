@@ -5,8 +5,9 @@
 In each session four peers have rows, and the first three compute. One of these runs `CONFORM join --deviate WAY`.
 The deviation is caught if all of these hold: no honest peer gets a result, every peer or pair that an honest peer
 names contains the cheater, no honest peer blames or suspects another, and an honest peer names, blames or suspects
-the cheater, or the cheater has signed that it suspects the other one. All honest peers end within a few seconds with code 3, and their last line has the cheater and what to
-do. If only a share of one owner's output is wrong, the others may get their results.
+the cheater, or the cheater has signed that it suspects the other one. All honest peers end within a few seconds
+with code 3, and their last line has the cheater and what to do. If only a share of one owner's output is wrong,
+the others may get their results.
 """
 
 from __future__ import annotations
