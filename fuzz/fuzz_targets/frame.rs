@@ -68,7 +68,7 @@ fn inputs() -> Vec<Vec<u8>> {
     let ballot = Ballot { counter: 300, proposer: peer };
     let sum = SumId { ballot, slot: 1 };
     let acknowledgement = signed(Acknowledgement { ballot, slot: 1, value: [2; 32] });
-    let key = signed(ViewKey { ballot, public: [1; 32], commitment: Some([2; 32]) });
+    let key = signed(ViewKey { ballot, begun: [3; 32], public: [1; 32], commitment: Some([2; 32]) });
     let record = SumRecord::new(sum, vec![Peer(0), peer], [3; 32], vec![]);
     let (shares, challenge, response) = (vec![[5; 32]], [6; 32], [7; 32]);
     let release = Release { sum, value: [2; 32], shares, challenge, response };

@@ -47,7 +47,7 @@ fn finding(relay: &PeerId, address: &Multiaddr, given: bool) -> Finding {
     let at = format!("{relay} at {address}");
     let (text, advice) = match Touch::of(address) {
         Touch::Connected => (
-            format!("{at} responds, but refuses a reservation"),
+            format!("{at} accepts a connection, but gives no reservation"),
             "check that it runs `flyswarm relay` with this session file and the same network key, and \
              that its peer id has not changed",
         ),
@@ -85,7 +85,7 @@ mod tests {
         assert!(relays.are_heard());
         let said = |relays: &Relays| relays.findings().iter().map(|f| format!("{f:?}")).collect::<String>();
         let text = said(&relays);
-        assert!(text.contains("responds, but refuses a reservation"), "{text}");
+        assert!(text.contains("accepts a connection, but gives no reservation"), "{text}");
         assert!(text.contains("no program listens there"), "{text}");
         relays.note(&place(&all[0]), true);
         relays.note(&place(&all[1]), true);

@@ -510,7 +510,7 @@ class Machine:
             return
         expect(verifies(self.session, signed), "bad-signature", "a failure")
         if not counts:
-            self.fail_view(Reason.Fault, peer)
+            self.fail_view(Reason.Stalled, peer)
         elif self.view is view:
             self.end_view(signed, peer)
         else:

@@ -29,7 +29,9 @@ pub use job::{Done, Job};
 pub use waits::{Awaited, Waits};
 
 use crate::protocol::context::Context;
+use crate::protocol::failure::Failure;
 use crate::protocol::message::{Message, VERSION};
+use crate::protocol::signed::Signed;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::transfer::{self, Transfer, Want};
 use crate::protocol::view::{self, Reason, Rng, View};
@@ -315,7 +317,7 @@ impl Node {
                 }
                 self.catch_up();
                 if self.membership.view().is_none() && self.lifecycle == Lifecycle::Running {
-                    match self.slots.stuck() {
+                    match self.stuck() {
                         Some(ending) => self.end(ending),
                         None => self.elect(),
                     }
@@ -324,6 +326,24 @@ impl Node {
         }
         self.begin_exchange();
         self.arm();
+    }
+
+    /// Returns the reason if no members of the roster can sum the next slot any more. If this peer has
+    /// acknowledged a value of this slot, or another peer has the slot, the sum may be decided already.
+    fn stuck(&self) -> Option<Ending> {
+        let slot = self.slots.committed();
+        let decided = self.elections.has_acknowledged(slot) || self.presence.holders(slot).next().is_some();
+        self.slots.stuck().filter(|_| self.lifecycle == Lifecycle::Running && !decided)
+    }
+
+    /// Takes a failure that counts, of a view that is over here. If this peer cannot continue because of it,
+    /// all connected peers get the failure, because this peer leaves.
+    fn heard_late(&mut self, failure: &Signed<Failure>) {
+        self.slots.view_failed(failure);
+        if self.stuck().is_some() {
+            let told = self.presence.outside(&[]);
+            told.into_iter().for_each(|peer| self.out.send(peer, Message::Failed(failure.clone())));
+        }
     }
 
     /// Sets a timer for the next deadline, unless one is set for then or earlier.

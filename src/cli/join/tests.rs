@@ -29,7 +29,7 @@ fn labels_are_kept_back_with_the_task_xclp_alone_and_only_where_there_are_some()
     };
     let refused = "hold_out in the map file: with the task flynn the session file decides what is held out";
     assert_eq!(told(&flynn, &mut rows).as_deref(), Some(refused));
-    let refused = "hold_out in the map file: no class has two rows with a label, so none can be kept back";
+    let refused = "hold_out in the map file: no class has two rows (or groups) with a label, so no label can be kept back";
     assert_eq!(told(&xclp, &mut rows).as_deref(), Some(refused));
     rows.labels = (0..8).map(|row| Some(row % 2)).collect();
     assert_eq!(told(&xclp, &mut rows), None);

@@ -60,7 +60,6 @@ struct FedavgXclp {
     /// True if training may end early.
     patient: bool,
     secret: Zeroizing<[u8; 32]>,
-    /// Candidates that no longer compute together, in any propagation.
     /// This peer's task in each propagation. It is set when the points have been computed.
     propagations: Vec<OnceLock<Xclp>>,
 }

@@ -18,7 +18,7 @@ use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 /// At least three peers, because three members compute. At most 64, because every two peers exchange
 /// messages.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
-    .saying(" with the task glm: 3 compute, and every two peers talk");
+    .saying(" with the task glm: three members compute, and each peer exchanges messages with all others");
 const THRESHOLD: Limit = Limit::new("glm.threshold", 10, 1_000_000);
 const ROUNDS: Limit = Limit::new("glm.rounds", 1, 100);
 /// Families by name.

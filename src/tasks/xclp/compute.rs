@@ -474,6 +474,7 @@ impl Exchange for Compute {
     }
 
     fn handle(&mut self, now: Time, input: Input<Vocabulary>) -> Step<Vocabulary> {
+        self.watch.now(now);
         let mut step = Step::none();
         match input {
             Input::Done(_) if self.over => self.watch.computed(now),
@@ -504,7 +505,9 @@ impl Exchange for Compute {
             }
             Input::Timer(_) => {
                 let (given_up, moved) = self.watch.tick(now, self.waits(), &mut step);
-                let given_up = given_up.or_else(|| self.overdue_statement());
+                let overdue = self.overdue_statement();
+                let accused = overdue.filter(|&peer| self.owes_account(peer));
+                let given_up = given_up.or(overdue);
                 let awaited = self.party.as_ref().and_then(Party::waits);
                 let stopped = self.alone.is_none() && !self.watch.is_moving(now);
                 if let Some(peer) = self.unproven() {
@@ -514,10 +517,11 @@ impl Exchange for Compute {
                     // The awaited computing member may itself be waiting for the third one. So this one signs
                     // a statement.
                     self.begin_statements(None, &mut step);
-                } else if let Some(peer) = given_up {
+                } else if let Some(peer) = accused {
                     // A check has failed, so another member than this one deviates.
-                    let reason = if self.owes_account(peer) { Reason::Disagreement } else { Reason::Stalled };
-                    self.fail(reason, Some(peer), &mut step);
+                    self.fail(Reason::Disagreement, Some(peer), &mut step);
+                } else if let Some(peer) = given_up {
+                    self.fail(Reason::Stalled, Some(peer), &mut step);
                 } else if moved {
                     tell(self.peers(), &Body::KeepAlive, &mut step);
                 }

@@ -244,7 +244,8 @@ impl Deliver {
             Some(rows) => {
                 let Some(delivered) = self.differing().or_else(|| self.delivered(rows)) else { return };
                 let Some(delivered) = delivered else {
-                    return self.fail(Reason::Disagreement, None, step);
+                    // The suspect is then the parent, which need not have anything to do with it.
+                    return self.fail(Reason::Stalled, None, step);
                 };
                 delivered.to_bytes(self.setup.classes)
             }

@@ -45,7 +45,7 @@ pub(crate) fn hold_out(
         }
     };
     let Some(split) = split.filter(|split| !split.test.is_empty()) else {
-        return Err("no class has two rows with a label, so none can be kept back".into());
+        return Err("no class has two rows (or groups) with a label, so no label can be kept back".into());
     };
     split.test.iter().for_each(|&row| rows.labels[places[row]] = None);
     Ok(known)

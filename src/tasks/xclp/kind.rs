@@ -17,7 +17,7 @@ pub static KIND: TaskKind = TaskKind {
             "hamming",
             "WAY",
             "xclp.hamming",
-            "Compute distances between rows by three members (replicated) or by every two peers (ot, phe) [default: replicated]",
+            "Who computes distances: three members, of all rows (replicated), or each pair of peers, of the rows of these two (ot, phe) [default: replicated]",
         ),
         TaskOption::field(
             "balance",

@@ -16,7 +16,7 @@ use flyswarm_mpc::propagation::integer::{CODE_BITS, MOST_STEPS, Plan, Settings, 
 /// At least three peers, because three members compute. At most 64, because every two peers exchange
 /// messages.
 const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
-    .saying(" with the task xclp: 3 compute, and every two peers talk");
+    .saying(" with the task xclp: three members compute, and each peer exchanges messages with all others");
 
 /// Default limit on the rows of an owner. An owner that adds k + 1 = 11 copies of a known person's features
 /// can read this person's label. So with 500 rows it can read the labels of at most 45 persons in a session;

@@ -14,6 +14,10 @@ pub(super) struct Watch {
     /// Time at which the last message or result of a job came.
     heard: Time,
     jobs: usize,
+    /// Time of the last input, the time at which the running jobs began, and the longest time of a job.
+    now: Time,
+    busy_since: Time,
+    longest_job_ms: u64,
     /// True if this peer has made progress since the last heartbeat.
     moved: bool,
     /// Time of the last progress.
@@ -26,7 +30,18 @@ impl Watch {
     #[must_use]
     pub(super) fn new(patience_ms: u64, longest_ms: u64) -> Self {
         let start = Time::default();
-        Self { patience_ms, longest_ms, started: start, heard: start, jobs: 0, moved: false, progress: start }
+        Self {
+            patience_ms,
+            longest_ms,
+            started: start,
+            heard: start,
+            jobs: 0,
+            now: start,
+            busy_since: start,
+            longest_job_ms: 0,
+            moved: false,
+            progress: start,
+        }
     }
 
     /// Records that the exchange begins.
@@ -52,6 +67,9 @@ impl Watch {
 
     /// Starts a long job.
     pub(super) fn compute(&mut self, job: Job, step: &mut Step<Vocabulary>) {
+        if self.jobs == 0 {
+            self.busy_since = self.now;
+        }
         self.jobs += 1;
         step.0.push(Action::Compute(job));
     }
@@ -59,7 +77,19 @@ impl Watch {
     /// Records that the result of a job is here.
     pub(super) fn computed(&mut self, now: Time) {
         self.jobs -= 1;
+        self.longest_job_ms = self.longest_job_ms.max(now.ms_since(self.busy_since));
         self.heard(now, true);
+    }
+
+    /// Records the time of an input.
+    pub(super) fn now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Returns the longest time in which jobs were running without a pause, in milliseconds.
+    #[must_use]
+    pub(super) fn longest_job_ms(&self) -> u64 {
+        self.longest_job_ms
     }
 
     /// Returns whether a job is running.

@@ -225,6 +225,11 @@ impl Elections {
         self.standing.note(signed);
     }
 
+    /// Returns whether this peer has acknowledged a value of this slot, which is not committed here.
+    pub(super) fn has_acknowledged(&self, slot: u32) -> bool {
+        self.votes.acceptor.accepted.as_ref().is_some_and(|accepted| accepted.slot == slot)
+    }
+
     /// Takes a failure of a view that this peer was not in, and keeps its mark. If this peer knows that the
     /// view began, it counts the time without a view from now on.
     pub(super) fn note_unseen(&mut self, now: Time, signed: &Signed<Failure>) -> Result<(), Fault> {

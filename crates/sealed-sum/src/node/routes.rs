@@ -237,7 +237,7 @@ impl Node {
             // A liar may have begun the view for the author alone. The mark counts all the same.
             return self.elections.note_unseen(self.now, &signed);
         }
-        // A neighbour that ends the view has stopped, even if its reason is not valid.
+        // A neighbour that ends the view has stopped. It may be honest, even if its failure does not count.
         let view = self.membership.view().filter(|view| view.ballot() == ballot);
         let quits =
             author == from && view.is_some_and(|view| view.place().neighbours().any(|peer| peer == from));
@@ -248,14 +248,14 @@ impl Node {
             return Err(Fault::BadSignature("failure"));
         }
         if !concerns {
-            self.fail_view(Reason::Fault, Some(from));
+            self.fail_view(Reason::Stalled, Some(from));
             return Ok(());
         }
         self.elections.note(&signed);
         if self.membership.ballot() == Some(ballot) {
             self.end_view(signed, reason, Some(from));
         } else {
-            self.slots.view_failed(&signed);
+            self.heard_late(&signed);
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl Node {
         let ballot = view.ballot();
         self.drop_exchange(failed.author, reason, failed.item.suspect);
         self.slots.view_failed(&failed);
-        let leaves = self.lifecycle == Lifecycle::Running && self.slots.stuck().is_some();
+        let leaves = self.stuck().is_some();
         let members = if leaves { view.members() } else { &[] };
         let told: std::collections::BTreeSet<_> = view
             .place()

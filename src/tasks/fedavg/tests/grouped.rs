@@ -1,4 +1,4 @@
-//! Tests that all rows of a group, including those without labels, are either held out or used for training.
+//! Tests that no group has both held-out rows and rows, with or without labels, that are used for training.
 
 use super::*;
 use crate::data::Group;

@@ -148,6 +148,14 @@ impl Compute {
             if self.about(place).any(|known| known.author == self.me()) {
                 continue;
             }
+            // This member knows a member that deviates, and so its program has ended before its time.
+            if let Some((peer, _)) = self.alone {
+                return self.fail(Reason::Disagreement, Some(peer), step);
+            }
+            // A member whose check has failed has stopped too. A statement about rounds would hide the reason.
+            if place.is_none() && self.subject().is_some_and(|subject| subject.is_some()) {
+                continue;
+            }
             // The answer waits until the running job of this member is done.
             let idle = self.party.as_ref().map_or(!self.watch.is_busy(), |party| !party.is_running());
             if !idle {
@@ -186,6 +194,13 @@ impl Compute {
         }
     }
 
+    /// Returns the subject that this peer waits for statements about: the first place, or the rounds if no
+    /// statement is about a place.
+    fn subject(&self) -> Option<Option<Place>> {
+        let known = || self.statements.known.iter().map(|signed| signed.item.place());
+        known().find(Option::is_some).or_else(|| known().next())
+    }
+
     /// Returns whether this peer knows of a failure.
     pub(super) fn has_statements(&self) -> bool {
         !self.statements.known.is_empty()
@@ -198,25 +213,27 @@ impl Compute {
         if let Some(named) = &self.statements.named {
             return others.find(|peer| named.contains(peer));
         }
-        let place = self.statements.known.first()?.item.place();
+        let place = self.subject()?;
         others.find(|peer| !self.about(place).any(|signed| signed.author == *peer))
     }
 
     /// Returns whether this peer waits for the statement of `peer` about a failed check.
     pub(super) fn owes_account(&self, peer: Peer) -> bool {
-        let known = self.statements.known.first().filter(|_| self.statements.named.is_none());
-        known.is_some_and(|first| first.item.place().is_some()) && self.owes_statement() == Some(peer)
+        let open = self.statements.named.is_none();
+        open && matches!(self.subject(), Some(Some(_))) && self.owes_statement() == Some(peer)
     }
 
     /// Counts a heartbeat. Returns a computing member that has not made its statement in time. Signs of life
-    /// do not extend the time, because a statement takes no work.
+    /// do not extend the time, because a statement takes no work. But the member may first have to end a
+    /// computation, which may be several times as slow as here.
     pub(super) fn overdue_statement(&mut self) -> Option<Peer> {
         let running = self.party.as_ref().is_some_and(|party| party.is_running());
         if self.number().is_none() || !self.has_statements() || running {
             return None;
         }
         self.statements.ticks += 1;
-        let late = self.statements.ticks * HEARTBEAT_MS >= self.setup.patience_ms;
+        let patience = self.setup.patience_ms + 4 * self.watch.longest_job_ms();
+        let late = self.statements.ticks * HEARTBEAT_MS >= patience;
         self.owes_statement().filter(|_| late && self.statements.named.is_none())
     }
 }

@@ -94,7 +94,7 @@ fn what_cannot_be_compared_is_refused_before_the_session() {
     single.labels = (0..30).map(|row| firsts.contains(&row).then(|| single.data.labels()[row])).collect();
     let before = single.labels.clone();
     let text = hold_out(&mut single, &classes(), 50, &SEED).unwrap_err();
-    assert_eq!(text, "no class has two rows with a label, so none can be kept back");
+    assert_eq!(text, "no class has two rows (or groups) with a label, so no label can be kept back");
     assert_eq!(single.labels, before);
     let data = Dataset::new(1, vec![1.0; MOST + 1], Vec::new(), Vec::new()).unwrap();
     let mut many = Rows { labels: vec![Some(0); MOST + 1], ..Rows::new(Arc::new(data)) };

@@ -8,7 +8,7 @@ use crate::protocol::signed::Signed;
 use crate::protocol::wire;
 use crate::session::{SessionId, Timing};
 use crate::tasks::xclp::accounts::{Statement, Topic, contradiction, named};
-use flyswarm_mpc::shares::accounts::{Account, Place};
+use flyswarm_mpc::shares::accounts::{Account, Place, Progress};
 use flyswarm_sealed_sum::session::{Member, Settings};
 
 const PARTIES: [Peer; 3] = [Peer(3), Peer(1), Peer(0)];
@@ -131,6 +131,72 @@ fn statement(author: Peer, begins: bool, topic: Topic) -> Signed<Statement> {
 
 fn account(place: Place, accepts: bool, told: u8) -> Topic {
     Topic::Check(place, Account { accepts, ..Account::new([[told; 32]; 2]) })
+}
+
+/// The cheater sends the two honest parties a beginning about rounds, when `now` holds for a message.
+fn with_rounds(
+    cheater: Peer,
+    mut change: impl FnMut(Peer, Peer, &Body, &mut Vec<u8>),
+    now: impl Fn(Peer, &Body) -> bool,
+) -> Net {
+    let (mut net, mut said) = (Net::computing(), false);
+    for peer in (0..5).map(Peer) {
+        net.give(peer, Input::Start);
+    }
+    while let Some((from, to, message)) = net.queue.pop_front() {
+        let (body, data) = read(message).expect("said by machines");
+        let mut data = data.to_vec();
+        change(from, to, &body, &mut data);
+        if !said && now(from, &body) {
+            said = true;
+            let rounds = Topic::Rounds(Progress { sent: 1000, missing: [true, true] });
+            let told = content(&Body::Statements(vec![statement(cheater, true, rounds)]), Bytes::new());
+            for peer in PARTIES.into_iter().filter(|peer| *peer != cheater) {
+                net.give(peer, Input::Message { from: cheater, message: told.clone() });
+            }
+        }
+        // The cheater answers no statements.
+        if to != cheater || !matches!(body, Body::Statements(_)) {
+            net.give(to, Input::Message { from, message: content(&body, data.into()) });
+        }
+    }
+    assert!(said);
+    // The first honest peer that fails ends the view for all.
+    if net.suspects.iter().all(|(by, _)| *by == cheater) {
+        wait(&mut net, cheater);
+    }
+    net
+}
+
+#[test]
+fn a_beginning_about_rounds_hides_no_wrong_announcement_and_no_failed_check() {
+    for (cheater, victim) in [(0, 1), (1, 3), (3, 0)].map(|(one, other)| (Peer(one), Peer(other))) {
+        // The victim gets another announcement hash than the third party. It waits for the cheater, and the
+        // third party misses the victim's next message.
+        let announcement = |from, to, body: &Body, data: &mut Vec<u8>| {
+            let first = matches!(body, Body::Part { what: What::Round(0), .. });
+            if (from, to) == (cheater, victim) && first {
+                data[0] ^= 1;
+            }
+        };
+        let second = |_, body: &Body| matches!(body, Body::Part { what: What::Round(1), .. });
+        let net = with_rounds(cheater, announcement, second);
+        only_the_cheater(&net, cheater, "announcement");
+        assert!(net.suspects.contains(&(victim, cheater)), "{:?}", net.suspects);
+        // The check of the victim fails, and it stops.
+        let mut done = false;
+        let bit = |from, to, body: &Body, data: &mut Vec<u8>| {
+            let round = matches!(body, Body::Part { what: What::Round(30..), .. });
+            if !done && (from, to) == (cheater, victim) && round && !data.is_empty() {
+                data[0] ^= 1;
+                done = true;
+            }
+        };
+        let begun = |from, body: &Body| from != cheater && matches!(body, Body::Statements(_));
+        let net = with_rounds(cheater, bit, begun);
+        only_the_cheater(&net, cheater, "failed check");
+        assert!(net.suspects.iter().any(|(_, peer)| *peer == cheater), "{:?}", net.suspects);
+    }
 }
 
 /// Returns the place of a check, and a round after the check.

@@ -23,10 +23,10 @@ fn failed(one: &One, by: Peer, ballot: Ballot, slot: u32, reason: Reason, suspec
 
 #[test]
 fn a_failure_of_this_slot_or_the_next_counts_and_a_neighbour_that_ends_otherwise_is_marked() {
-    for (slot, reason) in [(0, Reason::Stalled), (1, Reason::Stalled), (2, Reason::Fault)] {
+    for (slot, reason) in [(0, Reason::Lost), (1, Reason::Lost), (2, Reason::Stalled)] {
         let (mut one, ballot) = joined();
         let me = Some(one.me);
-        one.hear(ballot.proposer, failed(&one, ballot.proposer, ballot, slot, Reason::Stalled, me));
+        one.hear(ballot.proposer, failed(&one, ballot.proposer, ballot, slot, Reason::Lost, me));
         assert_eq!(one.failures(), [reason], "slot {slot}");
     }
     let (mut one, ballot) = joined();
@@ -35,7 +35,7 @@ fn a_failure_of_this_slot_or_the_next_counts_and_a_neighbour_that_ends_otherwise
     for peer in one.peers() {
         let (mut one, ballot) = joined();
         one.hear(peer, failed(&one, peer, ballot, 0, Reason::Disagreement, None));
-        let expected = if neighbours.contains(&peer) { vec![Reason::Fault] } else { Vec::new() };
+        let expected = if neighbours.contains(&peer) { vec![Reason::Stalled] } else { Vec::new() };
         assert_eq!(one.failures(), expected, "{peer} ends the view without a suspect");
     }
     one.hear(ballot.proposer, failed(&one, ballot.proposer, ballot, 0, Reason::Ended, None));
