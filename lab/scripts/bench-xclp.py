@@ -84,7 +84,7 @@ def session(cheaters, folder):
     computing = next(receipt["roles"]["computing"] for receipt in receipts if receipt.get("roles"))
     stages = ("computed", "labelled")
     exchange = max(sum(each["seconds"] for each in receipt["stages"] if each["name"] in stages) for receipt in receipts)
-    print(f"cheaters = {cheaters}: {wall:.2f} s wall with starting and reading, of which the exchanges {exchange:.2f} s;",
+    print(f"cheaters = {cheaters}: {wall:.2f} s wall with starting and reading, the exchanges alone {exchange:.2f} s;",
           f"load of the machine {load:.1f}; {right / (~known).sum():.4f} right;",
           f"{sum(used.values()):.1f} s of processors, all {len(names)} processes together")
     sent, memory = [receipt["bytes_sent"] / 1e6 for receipt in receipts], [spent[name].ru_maxrss * 1024 / 1e6 for name in names]

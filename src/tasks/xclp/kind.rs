@@ -17,7 +17,7 @@ pub static KIND: TaskKind = TaskKind {
             "hamming",
             "WAY",
             "xclp.hamming",
-            "Who computes distances: three members, of all rows (replicated), or each pair of peers, of the rows of these two (ot, phe) [default: replicated]",
+            "Peers that compute distances: three members for all rows (replicated), or each pair of peers for the rows of these two (ot, phe) [default: replicated]",
         ),
         TaskOption::field(
             "balance",
