@@ -16,8 +16,9 @@ use crate::tasks::{BuiltIn, Cheaters, Protection, Protections, TaskKind};
 
 /// At least three peers, because three members compute. At most 64, because every two peers exchange
 /// messages.
-const ROSTER: Limit = Limit::new("the length of roster", 3, 64)
-    .saying(" with the task summary: three members compute, and each peer exchanges messages with all others");
+const ROSTER: Limit = Limit::new("the length of roster", 3, 64).saying(
+    " with the task summary: three members compute, and each peer exchanges messages with all others",
+);
 /// Largest number of products for all quantiles. Each peer causes five products for each value of each group
 /// of a column.
 const MOST_PRODUCTS: usize = 1 << 25;
