@@ -242,10 +242,10 @@ type Answer = (Vec<u8>, Option<(f64, f64)>);
 /// Returns the same peer of a session of the task `fedavg`, with `train` instead of the built-in learner.
 /// `weights` is the trainer's present file of weights. `initial` and `rounds` are as in [`own_part`].
 ///
-/// `train` is called in each round on a thread of the node. Its arguments are the fields of a round as JSON (see
-/// `docs/networks.md`; `folder` is left out), this peer's scaled rows, and the weights to start from. It returns
-/// the new weights, and the mean loss (nats) and the accuracy on the rows. If it returns no figures, they are
-/// computed with the new weights. Weights are files in the format safetensors.
+/// `train` is called in each round on a thread of the node. Its arguments are the fields of a round as JSON
+/// (see `docs/networks.md`; `folder` is left out), this peer's scaled rows, and the weights to start from. It
+/// returns the new weights, and the mean loss (nats) and the accuracy on the rows. If it returns no figures,
+/// they are computed with the new weights. Weights are files in the format safetensors.
 ///
 /// # Errors
 /// [`Failure::Input`] if the session has another task, or the tensors are not those of its network.

@@ -152,7 +152,7 @@ impl Compute {
             if let Some((peer, _)) = self.alone {
                 return self.fail(Reason::Disagreement, Some(peer), step);
             }
-            // A member whose check has failed has stopped too. A statement about rounds would hide the reason.
+            // A member whose check has failed has stopped. A statement about rounds would hide the reason.
             if place.is_none() && self.subject().is_some_and(|subject| subject.is_some()) {
                 continue;
             }
