@@ -26,7 +26,7 @@ pub use fedavg_xclp::spec::FedavgXclpSpec;
 pub use flynn::evaluate::spec::EvaluateSpec;
 pub use flynn::size::{Size, Sizes};
 pub use flynn::spec::{FlynnSpec, ModelSpec};
-pub use flyswarm_sealed_sum::task::{History, Outcome, RowUse, Task, Work, exchange};
+pub use flyswarm_sealed_sum::task::{Crowd, History, Outcome, RowUse, Task, Work, exchange};
 pub use glm::GlmSpec;
 pub use kind::{
     BuildOwn, Contents, Forecast, OwnWishes, ReadContents, ReadSpec, ReadTables, ResultFile, Shared,

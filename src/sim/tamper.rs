@@ -13,12 +13,12 @@ use crate::crypto::mask::{self, Wide, Word};
 use crate::protocol::all_reduce;
 use crate::protocol::context::Aggregate;
 use crate::protocol::deal::Release;
-use crate::protocol::marks::Marks;
 use crate::protocol::message::Message;
 use crate::protocol::signed::Signed;
 use crate::protocol::view::{self, Order, Report, Rng};
 use crate::protocol::wire::{self, Frame};
 use crate::session::Peer;
+use crate::tasks::Crowd;
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, Task, Work};
 use flyswarm_sealed_sum::engine::Carriage;
@@ -169,14 +169,8 @@ impl Task for Poisoned {
         self.0.allows(slot, history, members)
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
-        self.0.can_continue(slot, history, members, marks)
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
+        self.0.can_continue(slot, history, crowd)
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

@@ -19,6 +19,9 @@ use crate::protocol::view::Rng;
 use crate::session::Peer;
 use exchange::{Seat, Source};
 
+/// Members of a view and the marks in its promises.
+pub type Crowd<'a> = (&'a [Peer], &'a Marks);
+
 /// Task: aggregates that are summed and opened one after another. Each may depend on those before it.
 ///
 /// An error of [`Task::contribution`], [`Task::noisy_contribution`], [`Task::exchange`] or
@@ -59,17 +62,11 @@ pub trait Task: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Checks whether a new sum of `slot` over `members` can succeed in spite of these marks. In a view, the
+    /// Checks whether a new sum of `slot` over these members can succeed in spite of these marks. In a view, the
     /// marks are those of its promises, so that all members return the same verdict. A leader begins no sum
     /// that cannot succeed, and a member does not contribute to it. A peer ends the session if the sum cannot
     /// succeed over the whole roster with the accusations that this peer knows.
-    fn can_continue(
-        &self,
-        _slot: u32,
-        _history: &History,
-        _members: &[Peer],
-        _marks: &Marks,
-    ) -> Result<(), String> {
+    fn can_continue(&self, _slot: u32, _history: &History, _crowd: Crowd<'_>) -> Result<(), String> {
         Ok(())
     }
 

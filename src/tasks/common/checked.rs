@@ -18,6 +18,7 @@ use crate::protocol::marks::Marks;
 use crate::protocol::sum_id::SumId;
 use crate::protocol::{Action, Input, Step, Time};
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::History;
 use crate::tasks::exchange::{Done, Exchange, Job, Output, Roles, Seat, Source, Vocabulary};
 use crate::tasks::xclp::computation::{Cells, Computation};
@@ -177,14 +178,9 @@ impl Check {
         }
     }
 
-    /// Checks that three candidates among `members` still compute together.
-    pub(crate) fn can_continue(
-        &self,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
-        parties::can_continue(&self.session, || self.candidates(history), members, marks)
+    /// Checks that three candidates of a view still compute together.
+    pub(crate) fn can_continue(&self, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
+        parties::can_continue(&self.session, || self.candidates(history), crowd)
     }
 
     /// Checks the result of the exchange in slot `at`, or of an opening of `words` words in a later slot.

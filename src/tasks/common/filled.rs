@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 
 use crate::crypto::mask::Wide;
 use crate::protocol::context::Aggregate;
-use crate::protocol::marks::Marks;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{Build, History, Outcome, RowUse, Rows, Task, Work};
 
@@ -204,18 +204,10 @@ impl Task for Filled {
         }
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
         match slot {
             0 | VALUES | FILLS => Ok(()),
-            _ => self
-                .at(history)
-                .and_then(|(task, seen)| task.can_continue(slot - SLOTS, &seen, members, marks)),
+            _ => self.at(history).and_then(|(task, seen)| task.can_continue(slot - SLOTS, &seen, crowd)),
         }
     }
 

@@ -24,9 +24,9 @@ use super::columns::{compare, lines};
 use super::{filled, holders};
 use crate::crypto::mask::{self, Wide};
 use crate::protocol::context::Aggregate;
-use crate::protocol::marks::Marks;
 use crate::protocol::view::Rng;
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Labels, Outcome, RowUse, Rows, Task, Work};
 
@@ -440,15 +440,9 @@ impl Task for Protected {
         }
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
         match self.layout.inner(slot) {
-            Some(inner) => self.task.can_continue(inner, &self.layout.seen(history), members, marks),
+            Some(inner) => self.task.can_continue(inner, &self.layout.seen(history), crowd),
             None => Ok(()),
         }
     }

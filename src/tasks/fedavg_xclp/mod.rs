@@ -36,8 +36,8 @@ use super::{
 use crate::crypto::stream::derive;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::protocol::marks::Marks;
 use crate::session::{Peer, Section, Session, SessionError};
+use crate::tasks::Crowd;
 use crate::tasks::FedavgXclpSpec;
 use layout::{COMPUTED, COUNTS, LABELLED, Layout, POINTS, Place};
 
@@ -367,17 +367,11 @@ impl Task for FedavgXclp {
         }
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
         match self.plan.layout.place(slot) {
             Place::Propagation(number, part @ (COMPUTED | LABELLED)) => {
                 let seen = self.plan.propagated(number, history);
-                self.plan.xclp.can_continue(part + 1, &seen, members, marks)
+                self.plan.xclp.can_continue(part + 1, &seen, crowd)
             }
             _ => Ok(()),
         }

@@ -12,8 +12,8 @@ use super::result::{self, File};
 use super::spec::GlmSpec;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::protocol::marks::Marks;
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::common::checked::{self, Alone, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, RowUse, Task, Work};
@@ -288,18 +288,12 @@ impl Task for Glm {
         }
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
         match self.role(slot, history).1 {
             _ if slot < COMPUTED => Ok(()),
-            Role::Computed => self.check.can_continue(history, members, marks),
-            Role::Round(_) if self.checks_again(slot, history, members) => {
-                self.check.can_continue(history, members, marks)
+            Role::Computed => self.check.can_continue(history, crowd),
+            Role::Round(_) if self.checks_again(slot, history, crowd.0) => {
+                self.check.can_continue(history, crowd)
             }
             Role::Round(_) | Role::Pattern => Ok(()),
         }

@@ -16,9 +16,9 @@ use crate::data::digits::digits;
 use crate::node::Event;
 use crate::peer::OwnRows;
 use crate::protocol::context::Aggregate;
-use crate::protocol::marks::Marks;
 use crate::protocol::view::Rng;
 use crate::session::{ColumnChecks, DataSpec, Peer, Scaling, Session, TaskSpec, Timing};
+use crate::tasks::Crowd;
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{
     EvaluateSpec, FedavgSpec, FedavgXclpSpec, FlynnSpec, History, Labels, Outcome, RowUse, Rows, SketchSpec,
@@ -64,14 +64,8 @@ impl Task for Recorder {
     fn allows(&self, slot: u32, history: &History, members: &[Peer]) -> Result<(), String> {
         self.task.allows(slot, history, members)
     }
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
-        self.task.can_continue(slot, history, members, marks)
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
+        self.task.can_continue(slot, history, crowd)
     }
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {
         self.task.check(slot, history)

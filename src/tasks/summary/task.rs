@@ -11,8 +11,8 @@ use super::spec::SummarySpec;
 use super::table::Layout;
 use crate::data::Dataset;
 use crate::protocol::context::Aggregate;
-use crate::protocol::marks::Marks;
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::common::checked::{self, COMPUTED, Check, UNCOMPARED};
 use crate::tasks::exchange::{Seat, Source};
 use crate::tasks::{History, Outcome, RowUse, Task, Work};
@@ -128,14 +128,8 @@ impl Task for Summary {
         }
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
-        if slot == COMPUTED { self.check.can_continue(history, members, marks) } else { Ok(()) }
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
+        if slot == COMPUTED { self.check.can_continue(history, crowd) } else { Ok(()) }
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

@@ -57,6 +57,7 @@ use crate::protocol::context::Aggregate;
 use crate::protocol::marks::Marks;
 use crate::protocol::sum_id::SumId;
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::xclp::shares::output::Sealed;
 use crate::tasks::{Cheaters, XclpSpec};
 use computation::{Computation, Labels};
@@ -560,14 +561,8 @@ impl Task for Xclp {
         self.plan.allows(slot, history, members)
     }
 
-    fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
-        self.plan.can_continue(slot, history, members, marks)
+    fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
+        self.plan.can_continue(slot, history, crowd)
     }
 
     fn check(&self, slot: u32, history: &History) -> Result<(), String> {

@@ -12,6 +12,7 @@ use super::{Plan, ROWS};
 use crate::crypto::tagged_hash;
 use crate::protocol::marks::Marks;
 use crate::session::{Peer, Session};
+use crate::tasks::Crowd;
 use crate::tasks::History;
 
 /// Largest number of candidates: three, and one in reserve.
@@ -69,8 +70,7 @@ pub(crate) fn trio(candidates: &[Peer], here: &[Peer], marks: &Marks) -> Result<
 pub(crate) fn can_continue(
     session: &Session,
     candidates: impl FnOnce() -> Result<Vec<Peer>, String>,
-    members: &[Peer],
-    marks: &Marks,
+    (members, marks): Crowd<'_>,
 ) -> Result<(), String> {
     let accused = marks.accused();
     let Some(candidates) = (!accused.is_empty()).then(candidates).and_then(Result::ok) else {
@@ -105,17 +105,11 @@ impl Plan {
     }
 
     /// Checks that three candidates among `members` still compute together, if `slot` needs them.
-    pub(crate) fn can_continue(
-        &self,
-        slot: u32,
-        history: &History,
-        members: &[Peer],
-        marks: &Marks,
-    ) -> Result<(), String> {
+    pub(crate) fn can_continue(&self, slot: u32, history: &History, crowd: Crowd<'_>) -> Result<(), String> {
         if slot != self.computed() {
             return Ok(());
         }
-        can_continue(&self.session, || self.candidates(history), members, marks)
+        can_continue(&self.session, || self.candidates(history), crowd)
     }
 }
 

@@ -12,7 +12,6 @@ use super::{Event, Message, Out};
 use crate::protocol::ballot::Ballot;
 use crate::protocol::context::Context;
 use crate::protocol::failure::Failure;
-use crate::protocol::marks::Marks;
 use crate::protocol::promise::{Basis, Begun, Duty};
 use crate::protocol::record::Record as SumRecord;
 use crate::protocol::signed::Signed;
@@ -20,6 +19,7 @@ use crate::protocol::sum_id::SumId;
 use crate::protocol::view::{Reason, View};
 use crate::protocol::{Fault, Time};
 use crate::session::Peer;
+use crate::task::Crowd;
 use crate::task::exchange::Seat;
 
 pub(super) struct Membership {
@@ -232,7 +232,7 @@ impl Membership {
     }
 
     /// Returns the members of the present view and the marks in its promises.
-    pub(super) fn crowd(&self) -> Option<(&[Peer], &Marks)> {
+    pub(super) fn crowd(&self) -> Option<Crowd<'_>> {
         let (_, basis) = self.basis.as_ref()?;
         Some((self.view.as_ref()?.members(), &basis.marks))
     }

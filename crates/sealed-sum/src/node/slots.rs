@@ -20,7 +20,7 @@ use crate::protocol::transfer::{Held, Served, Want};
 use crate::protocol::{Action, Fault, Time};
 use crate::session::Peer;
 use crate::task::exchange::{Seat, Source};
-use crate::task::{History, Task};
+use crate::task::{Crowd, History, Task};
 
 pub(super) struct Slots {
     ctx: Arc<Context>,
@@ -125,9 +125,9 @@ impl Slots {
     }
 
     /// Checks that a leader may begin a new sum of the next slot over `members`.
-    pub(super) fn may_begin(&self, (members, marks): (&[Peer], &Marks)) -> Result<(), String> {
-        self.may_sum(members)?;
-        self.task.can_continue(self.committed(), self.history(), members, marks)
+    pub(super) fn may_begin(&self, crowd: Crowd<'_>) -> Result<(), String> {
+        self.may_sum(crowd.0)?;
+        self.task.can_continue(self.committed(), self.history(), crowd)
     }
 
     /// Returns the accusations that count for this peer.
@@ -152,7 +152,8 @@ impl Slots {
             return None;
         }
         let everybody: Vec<Peer> = self.ctx.session.peers().collect();
-        let verdict = self.task.can_continue(self.committed(), self.history(), &everybody, &self.accusations);
+        let verdict =
+            self.task.can_continue(self.committed(), self.history(), (&everybody, &self.accusations));
         verdict.err().map(Ending::Refused)
     }
 
@@ -162,7 +163,7 @@ impl Slots {
     }
 
     /// Returns this peer's vector for `slot` in a view, if everything that the vector depends on is here.
-    pub(super) fn contribution(&self, slot: u32, crowd: Option<(&[Peer], &Marks)>) -> Contribution {
+    pub(super) fn contribution(&self, slot: u32, crowd: Option<Crowd<'_>>) -> Contribution {
         if self.committed() > slot {
             return Contribution::Refused;
         }

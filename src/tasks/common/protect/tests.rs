@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::data::Dataset;
 use crate::protocol::ballot::Ballot;
+use crate::protocol::marks::Marks;
 use crate::protocol::record::Value as Sum;
 use crate::protocol::sum_id::SumId;
 
@@ -58,7 +59,7 @@ impl Task for Probe {
         Ok(())
     }
 
-    fn can_continue(&self, _: u32, _: &History, _: &[Peer], _: &Marks) -> Result<(), String> {
+    fn can_continue(&self, _: u32, _: &History, _: Crowd<'_>) -> Result<(), String> {
         self.hear("can_continue");
         Ok(())
     }
@@ -228,7 +229,7 @@ fn every_method_of_a_task_is_heard_through_its_protections() {
     assert!(matches!(task.exchange(3, &history, seat).unwrap(), Source::Bystander));
     task.contribution_from_exchange(3, &Bytes::new()).unwrap();
     task.allows(3, &history, &[Peer(0), Peer(1), Peer(2)]).unwrap();
-    task.can_continue(3, &history, &[Peer(0), Peer(1), Peer(2)], &Marks::default()).unwrap();
+    task.can_continue(3, &history, (&[Peer(0), Peer(1), Peer(2)], &Marks::default())).unwrap();
     task.check(3, &history).unwrap();
     assert!(
         !task.needed_by_plan(3, 4)
