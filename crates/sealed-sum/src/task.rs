@@ -62,10 +62,10 @@ pub trait Task: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Checks whether a new sum of `slot` over these members can succeed in spite of these marks. In a view, the
-    /// marks are those of its promises, so that all members return the same verdict. A leader begins no sum
-    /// that cannot succeed, and a member does not contribute to it. A peer ends the session if the sum cannot
-    /// succeed over the whole roster with the accusations that this peer knows.
+    /// Checks whether a new sum of `slot` over these members can succeed in spite of these marks. In a view,
+    /// the marks are those of its promises, so that all members return the same verdict. A leader begins no
+    /// sum that cannot succeed, and a member does not contribute to it. A peer ends the session if the sum
+    /// cannot succeed over the whole roster with the accusations that this peer knows.
     fn can_continue(&self, _slot: u32, _history: &History, _crowd: Crowd<'_>) -> Result<(), String> {
         Ok(())
     }
